@@ -1,11 +1,14 @@
 """Drawing from a released generator: copies are found and enter the verdict; a killed run continues."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 from safetensors.torch import save_file
 
 from memorisk.audits.classifier.attack_numbers import Cliques, Extraction
@@ -121,6 +124,31 @@ def test_test_patients_that_are_drawn_do_not_count_as_extracted(
     assert not outcome.numbers.n_certain_patients
 
 
+def test_people_of_a_further_part_who_are_drawn_fail_the_audit(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(images, tmp_path / "images")
+    (tmp_path / "images" / "val").mkdir()
+    chosen = pictures(np.random.default_rng(13), 8)
+    for number, image in enumerate(chosen):
+        turned = np.ascontiguousarray(np.rot90(image, number))
+        Image.fromarray(turned).save(tmp_path / "images" / "val" / f"p{2000 + number}_0.png")
+    outcome = extracted(releasing(chosen), tmp_path / "images", tmp_path / "run", monkeypatch)
+    n = outcome.numbers.other_copies["val"]
+    assert outcome.numbers.other_parts == {"val": 8}
+    assert n > 8
+    assert not outcome.numbers.n_certain_patients
+    failure = next(reason for reason in outcome.reasons if reason.code == "other-part-drawn")
+    assert failure.text == (
+        f"{n} images of 120 drawn from the given generator have the very pixels of an image in a further part of the "
+        f"images, as it is, mirrored or turned (val: {n})"
+    )
+    pairs = pd.read_parquet(tmp_path / "run" / "extraction" / "audit" / "tables" / "pairs.parquet")
+    drawn = pairs[pairs["part"] == "further part val"]
+    assert len(drawn) == n
+    assert set(drawn["group"]) <= {f"p{2000 + number}" for number in range(8)}
+
+
 def test_killed_while_drawing_it_continues_to_the_same_bytes(
     images: Path, members: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,18 +192,25 @@ def outcome_of(status: str, *, certain: bool = False) -> Extraction:
 class Judged:
     """An audit with one reason and one remedy."""
 
-    reasons = ({"text": "few plants were noticed"},)
+    def __init__(self, status: str) -> None:
+        code, bearing = ("listed-patients", "fail") if status == "fail" else ("few-plants", "doubt")
+        self.reasons = ({"code": code, "bears_on": bearing, "text": "few plants were noticed"},)
+
     what_would_decide = ("more plants",)
 
 
 def test_without_a_random_split_only_pixels_fail_the_audit() -> None:
     def codes(extraction_numbers: Extraction, *, random: bool) -> list[str]:
         """Codes of the reasons."""
-        return [reason.code for reason in extraction._reasons(extraction_numbers, Judged(), random_split=random)]
+        judged = Judged(extraction_numbers.status)
+        return [reason.code for reason in extraction._reasons(extraction_numbers, judged, random_split=random)]
 
     assert codes(outcome_of("fail"), random=True) == ["patients-drawn", "rare-draws"]
     assert codes(outcome_of("fail"), random=False) == ["draws-undecided", "rare-draws"]
     assert codes(outcome_of("fail", certain=True), random=False) == ["patients-drawn", "rare-draws"]
+    of_validation = replace(outcome_of("fail", certain=True), n_certain_patients=0, other_copies={"val": 2})
+    assert codes(of_validation, random=False) == ["other-part-drawn", "rare-draws"]
+    assert codes(of_validation, random=True) == ["patients-drawn", "other-part-drawn", "rare-draws"]
     assert codes(outcome_of("undecided"), random=True) == ["draws-undecided", "rare-draws"]
     assert codes(outcome_of("pass"), random=False) == ["no-patient-drawn", "rare-draws"]
 

@@ -211,6 +211,10 @@ class Extraction:
     certain: bool
     """Whether a failure needs no statistics: pixels settle it."""
     n_certain_patients: int
+    other_parts: Annotated[Mapping[str, int], OMITTED] = field(default_factory=dict[str, int])
+    """Number of images in each further part of the split, whose pixels alone are compared."""
+    other_copies: Annotated[Mapping[str, int], OMITTED] = field(default_factory=dict[str, int])
+    """Number of drawn images with the pixels of an image in a further part, by the part."""
     n_listed_patients: int | None
     """Number of patients that it lists; None where no list was possible, as in the next two."""
     n_singled_images: int | None

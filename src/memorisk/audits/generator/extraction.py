@@ -2,7 +2,8 @@
 
 Images are drawn from seeds, of each class in turn where the generator has classes, and audited as any generated set:
 `audits.synthetic`, with the training images of the split and, as the null, its test images. Both are compared with the
-same draws, so that seeds and conditions are shared. The audit's verdict enters the generator's as a reason.
+same draws, so that seeds and conditions are shared. Of images in further parts of the split, as validation images are,
+the pixels alone are compared. The audit's verdict enters the generator's as a reason.
 
 ``RUN/extraction`` holds ``images/`` (PNG), ``manifest.csv``, ``draws.json`` (what the images depend on) and ``audit/``.
 A picture has its name when it is whole, and blocks are drawn whole: after a kill at any point the same command
@@ -20,6 +21,7 @@ import pandas as pd
 from memorisk.audits.classifier.attack_numbers import Cliques, Extraction
 from memorisk.audits.classifier.evidence import Context
 from memorisk.audits.classifier.plan import Parts
+from memorisk.audits.comparison.sets import source_name
 from memorisk.audits.filter.final_audit import audit_settings
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.generator.reasons import (
@@ -27,12 +29,15 @@ from memorisk.audits.generator.reasons import (
     EXTRACTED,
     DrawsUndecided,
     NoPatientDrawn,
+    OtherPartDrawn,
     PatientsDrawn,
     RareDraws,
 )
 from memorisk.audits.run_images import DRAWN, EXTRACTION
+from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
+from memorisk.audits.synthetic.reasons import OtherPartPixels
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
-from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
+from memorisk.audits.synthetic.run import SyntheticPlan, audit_parts
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.models.generators.generators import Generator
@@ -47,7 +52,7 @@ from memorisk.runs.files import read_json, write_json
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress
 from memorisk.statistics.copies.tails import EXPECTED_PAIRS
-from memorisk.statistics.verdicts.reasons import Reason
+from memorisk.statistics.verdicts.reasons import FAIL, Reason
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.draws import (
     DRAWN_LIST,
@@ -130,13 +135,18 @@ def check_extraction(
     few = plan_draws(generator, min(_TRIED, options.extract), seed=options.split_seed)
     with limited_threads(options.threads):
         drawn = draw(generator, few, SAMPLING, str(check_device(options.device)))
-    train, held = _compared(store.manifest, parts)
-    settings = audit_settings(options, store.shape[2], (DEFAULT_DETECTOR,))
-    trial = store_of_pixels(drawn, store, EXTRACTION)
-    plan = audit_synthetic(
-        train, trial, held_out=held, out=out / EXTRACTION / AUDIT, dry_run=True, progress=progress, **settings
-    )
+    train, held, others = _compared(store.manifest, parts)
+    plan = audit_parts(
+        train, store_of_pixels(drawn, store, EXTRACTION), held, others, out=out / EXTRACTION / AUDIT,
+        options=_audit_options(options, store, held), progress=progress, dry_run=True,
+    )  # fmt: skip
     assert isinstance(plan, SyntheticPlan)
+
+
+def _audit_options(options: GeneratorAuditOptions, store: ImageStore, held: Manifest) -> SyntheticOptions:
+    """Return the settings of the audit of the draws."""
+    settings = audit_settings(options, store.shape[2], (DEFAULT_DETECTOR,))
+    return synthetic_options(settings | {"held_out": source_name(held)})
 
 
 def extraction_cost(store: ImageStore, options: GeneratorAuditOptions) -> Cost:
@@ -172,9 +182,11 @@ def extract(
     _refuse_other_draws(run.path, generator, options)
     write_json(folder / RECORD, _record(generator, options))
     _draw(folder, generator, options, progress)
-    train, held = _compared(store.manifest, parts)
-    settings = audit_settings(options, store.shape[2], (DEFAULT_DETECTOR,))
-    result = audit_synthetic(train, run / DRAWN, held_out=held, out=folder / AUDIT, progress=progress, **settings)
+    train, held, others = _compared(store.manifest, parts)
+    result = audit_parts(
+        train, run / DRAWN, held, others, out=folder / AUDIT, options=_audit_options(options, store, held),
+        progress=progress,
+    )  # fmt: skip
     assert isinstance(result, Result)
     return _summarised(result, file_sha256(folder / AUDIT / SEAL), options, random_split=parts.random)
 
@@ -230,14 +242,19 @@ def _draw(folder: Path, generator: Generator, options: GeneratorAuditOptions, pr
     (folder / DRAWN_LIST).unlink(missing_ok=True)
 
 
-def _compared(manifest: Manifest, parts: Parts) -> tuple[Manifest, Manifest]:
-    """Return the training images of the generator and the test images, without their splits."""
+def _compared(manifest: Manifest, parts: Parts) -> tuple[Manifest, Manifest, Manifest | None]:
+    """Return the training images of the generator and the test images, without their splits, and all further images.
+
+    The further images keep their splits, which name their parts; None where there are none.
+    """
     whole = Manifest(
         manifest.table.drop(columns="split", errors="ignore"),
         manifest.root, manifest.name, (), manifest.skipped, manifest.n_not_sampled, manifest.id_doubts,
     )  # fmt: skip
-    part = parts.part.astype(str)
-    return whole.subset(np.flatnonzero(np.isin(part, ("canary", "train")))), whole.subset(parts.rows("test"))
+    trained, held = np.isin(parts.part.astype(str), ("canary", "train")), parts.rows("test")
+    further = np.setdiff1d(np.flatnonzero(~trained), held)
+    others = manifest.subset(further) if len(further) else None
+    return whole.subset(np.flatnonzero(trained)), whole.subset(held), others
 
 
 def _summarised(result: Result, sha256: str, options: GeneratorAuditOptions, *, random_split: bool) -> Extracted:
@@ -255,6 +272,8 @@ def _summarised(result: Result, sha256: str, options: GeneratorAuditOptions, *, 
         codes=tuple(str(reason["code"]) for reason in result.reasons),
         certain=bool(numbers.pixels.n_certain),
         n_certain_patients=numbers.pixels.n_certain_patients,
+        other_parts=numbers.sets.other_parts,
+        other_copies=numbers.pixels.other_copies,
         n_listed_patients=None if listing is None else listing.n_listed_at_verdict,
         n_singled_images=None if listing is None else listing.n_singled_images,
         n_confirmed_images=None if aligned is None else aligned.n_shown_images,
@@ -277,20 +296,32 @@ def _reasons(extraction: Extraction, result: Result, *, random_split: bool) -> l
     """Turn the audit's verdict into reasons; without a random split only pixels show a copy."""
     n = extraction.n_drawn_images
     limit = RareDraws(n_drawn=n, least_share=extraction.least_noticed_share, n_sampling_steps=extraction.sampling_steps)
-    if extraction.status == "fail" and (random_split or extraction.certain):
-        failure = PatientsDrawn(
-            n_drawn=n,
-            n_certain=extraction.n_certain_patients,
-            n_listed=extraction.n_listed_patients or 0,
-            n_confirmed=extraction.n_confirmed_images or 0,
-        )
-        return [failure, limit]
+    if failures := _failures(extraction, result, random_split=random_split):
+        return [*failures, limit]
     if extraction.status == "pass":
         return [NoPatientDrawn(n_drawn=n, promise=extraction.promise or ""), limit]
     first = str(result.reasons[0]["text"]) if result.reasons else ""
     ways = list(result.what_would_decide)
     way = ways[0] if ways else ""
     return [DrawsUndecided(n_drawn=n, because=first, way=way), limit]
+
+
+def _failures(extraction: Extraction, result: Result, *, random_split: bool) -> list[Reason]:
+    """Return what was drawn: patients of the training, by statistics only of a random split, or of a further part."""
+    n, failures = extraction.n_drawn_images, list[Reason]()
+    codes = {reason["code"] for reason in result.reasons if reason["bears_on"] == FAIL}
+    if extraction.n_certain_patients or (random_split and codes - {OtherPartPixels.code}):
+        failures.append(
+            PatientsDrawn(
+                n_drawn=n,
+                n_certain=extraction.n_certain_patients,
+                n_listed=extraction.n_listed_patients or 0,
+                n_confirmed=extraction.n_confirmed_images or 0,
+            )
+        )
+    if copies := extraction.other_copies:
+        failures.append(OtherPartDrawn(n_drawn=n, n_images=sum(copies.values()), by_part=copies))
+    return failures
 
 
 def _clique_table(result: Result) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from memorisk.audits.classifier.pages.audit import classifier_page
 from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.audits.classifier.pages.thumbnails import thumbnails
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, picture_gallery, side_by_side
+from memorisk.audits.comparison.sets import further_parts_note
 from memorisk.audits.generator.dose import DOSE
 from memorisk.audits.generator.reasons import CLIQUES, EXTRACTED
 from memorisk.audits.rendering import REPORT
@@ -98,6 +99,8 @@ def extraction_section(
         ("Images drawn", count(extraction.n_drawn_images)),
         ("Status of their audit", extraction.status),
         (f"{units.capitalize()} with the very pixels of an image", count(extraction.n_certain_patients)),
+        *([("Draws with the very pixels of an image in a further part", count(sum(extraction.other_copies.values())))]
+          if extraction.other_parts else []),
         (f"{units.capitalize()} listed", unknown if listed is None else count(listed)),
         ("Draws that a second look confirms", _count_or(extraction.n_confirmed_images, unknown)),
         ("Draws singled out", _count_or(extraction.n_singled_images, unknown)),
@@ -110,6 +113,7 @@ def extraction_section(
             f"Images were drawn from the generator and compared with its training images, and with those of test "
             f"{units} for the null. Their audit decides; its report has all pairs, planted copies and limits."
         ),
+        *([Paragraph(further_parts_note(others, pixels_compared=True))] if (others := extraction.other_parts) else []),
         Definitions(numbers, compact=True),
         *([Paragraph(f"Planted copies: {extraction.promise}.")] if extraction.promise else []),
         Paragraph(["Report of that audit: ", Name(f"{extraction.folder}/{REPORT}"), " in the run folder."]),

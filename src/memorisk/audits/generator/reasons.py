@@ -1,5 +1,8 @@
 """Reasons of an audit of a generator for images that were drawn from it (`extraction`), and the names of its tables."""
 
+from collections.abc import Mapping
+
+from memorisk.audits.comparison.sets import part_counts
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Reason, Words
 
 EXTRACTED, CLIQUES = "extracted", "cliques"
@@ -27,6 +30,27 @@ class PatientsDrawn(Reason, code="patients-drawn", bears_on=FAIL):
         }
         details = "; ".join(words for words, n in counts.items() if n) or "they lie nearer to them than test images do"
         return f"images drawn from the given generator copy its training images ({details}; {self.n_drawn:,} drawn)"
+
+
+class OtherPartDrawn(Reason, code="other-part-drawn", bears_on=FAIL):
+    """Draws from the given generator with the very pixels of an image in a further part of the images."""
+
+    n_drawn: int
+    n_images: int
+    by_part: Mapping[str, int]
+    """Number of these draws by the part."""
+    text = Words(
+        "{n_images:image|images} of {n_drawn:,} drawn from the given generator {n_images:|has|have} the very pixels of "
+        "an image in a further part of the images, as it is, mirrored or turned ({parts})"
+    )
+    plain = Words(
+        "the generator draws images of people in the data who are neither in its training nor in its test part"
+    )
+
+    @property
+    def parts(self) -> str:
+        """Number of draws by part, in words."""
+        return part_counts(self.by_part)
 
 
 class DrawsUndecided(Reason, code="draws-undecided"):

@@ -297,6 +297,9 @@ def _extraction_figures(run: FinishedAudit, extraction: Extraction | None, units
         "draws_confirmed": ("Draws that a second look confirms as copies", extraction.n_confirmed_images),
         "cliques": ("Cliques of draws that repeat one another or one person", extraction.cliques.n_cliques),
     }
+    if extraction.other_parts:
+        title, n_other = "Draws with the pixels of an image in a further part", sum(extraction.other_copies.values())
+        counts["drawn_identical_further_parts"] = title, n_other
     return [
         Figure(name="drawn", title="Images drawn from the generator", value=n),
         *(Figure(name=name, title=title, value=value) for name, (title, value) in counts.items() if value is not None),

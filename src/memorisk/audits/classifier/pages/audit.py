@@ -58,7 +58,11 @@ from memorisk.statistics.verdicts.class_reasons import power_sentence
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, VERDICT_LEVEL
 
 MOST_IMAGES = 12
-_DRAWN = "patients-drawn"  # code of the reason of a generator's audit for images that it draws
+_DRAWN = {
+    "patients-drawn": "it draws copies of {units} in its training",
+    "other-part-drawn": "it draws images of people in a further part of the data",
+}
+"""Findings of a generator's audit on images that it draws, by the code of the reason."""
 MOST_NAMED = 12
 """Largest number of classes that a sentence names."""
 
@@ -217,8 +221,8 @@ def _sentences(reading: ResultView) -> list[Text]:
         above = reading.classes_above_gate()
         if above:
             findings.append(f"{_plural(above, 'class is', 'classes are')} surely above the gate")
-        if any(reason["code"] == _DRAWN for reason in reading.verdict.reasons):
-            findings.append(f"it draws copies of {reading.units} in its training")
+        codes = {reason["code"] for reason in reading.verdict.reasons}
+        findings += [words.format(units=reading.units) for code, words in _DRAWN.items() if code in codes]
         trained = reading.summary.target is None and reading.summary.models.model not in ("", TRAINED_ELSEWHERE)
         which = "a model that was trained like these" if trained else "this model"
         return [f"Do not release {which}: {' and '.join(findings) or 'see the reasons below'}.", *rule]
