@@ -234,13 +234,18 @@ def test_the_cost_counts_the_passes_of_drawing(
 def run(images: Path, members: np.ndarray, tmp_path_factory: pytest.TempPathFactory, quick: None) -> Path:
     """A whole audit of a generator that draws its training images."""
     root, generator = tmp_path_factory.mktemp("whole"), releasing(members)
+    shutil.copytree(images, root / "images")
+    (root / "images" / "val").mkdir()
+    for number, image in enumerate(pictures(np.random.default_rng(13), 4)):
+        Image.fromarray(image).save(root / "images" / "val" / f"p{2000 + number}_0.png")
     save_file(new_perceptron(SIDE * SIDE, 0).state_dict(), root / "net.safetensors")
     with pytest.MonkeyPatch.context() as patch:
         for module in (extraction, target, run_module):
             patch.setattr(module, "open_released", lambda place, kind: generator)
         result = audit_generator(
-            images, out=root / "run", target=root / "net.safetensors", splits="given-random", models=2, steps=2,
-            batch_size=8, levels=2, draws=1, processes=1, device="cpu", group_from=r"(p\d+)_", extract=N_DRAWN,
+            root / "images", out=root / "run", target=root / "net.safetensors", splits="given-random", models=2,
+            steps=2, batch_size=8, levels=2, draws=1, processes=1, device="cpu", group_from=r"(p\d+)_",
+            extract=N_DRAWN,
         )  # fmt: skip
     assert isinstance(result, Result)
     return root / "run"
@@ -255,6 +260,7 @@ def test_the_verdict_the_page_and_the_statement_have_the_extraction(run: Path, t
     page = (run / "report.html").read_text()
     assert "it draws copies of patients in its training" in page
     section = page[page.index('id="extraction"') :]
+    assert "The split holds 4 images in further parts (val: 4): only their pixels are compared" in section
     for text in ("Can patients be drawn?", "extraction/audit/report.html", "Does the generator repeat itself?"):
         assert text in section, text
     assert "synthetic-0000" in section
@@ -262,6 +268,7 @@ def test_the_verdict_the_page_and_the_statement_have_the_extraction(run: Path, t
     figures = {figure.name: figure.value for figure in audit.figures}
     assert figures["drawn"] == N_DRAWN
     assert figures["drawn_identical"] == verdict["target"]["extraction"]["n_certain_patients"]
+    assert figures["drawn_identical_further_parts"] == 0
     assert not any("audit synthetic" in sentence for sentence in audit.not_examined)
 
 

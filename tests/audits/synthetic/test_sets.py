@@ -78,7 +78,10 @@ def test_parts_of_one_manifest_by_its_split(tmp_path: Path) -> None:
     assert sets.held is not None
     assert (len(sets.train.images), len(sets.held.images)) == (5, 4)
     assert sets.others is None  # where only figures are computed
-    assert "TRAIN holds 1 image in further parts (val: 1): they take no other part." in sets.notes
+    assert (
+        "TRAIN holds 1 image in further parts (val: 1): no generated image is compared with them here; memorisk audit "
+        "synthetic compares their pixels."
+    ) in sets.notes
     options = synthetic_options({"held_out_split": "test"})
     sets = decode_sets(read_manifests(source, made, None, options, no_progress, compares_others=True), no_progress)
     assert sets.others is not None

@@ -73,16 +73,19 @@ def images_by_part(manifest: Manifest) -> dict[str, int]:
     return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
 
-def further_parts_note(images: Mapping[str, int], *, pixels_compared: bool) -> str:
+def further_parts_note(images: Mapping[str, int], *, pixels_compared: bool, data: str = "TRAIN") -> str:
     """Return the sentence on the images of TRAIN in further parts, for pages, terminal and statement.
 
     Args:
         images: Number of images in each further part, at least one part.
         pixels_compared: Whether generated images are compared with the pixels of these images.
+        data: Name of the images, or of the split, that hold the parts.
     """
     count = plural(sum(images.values()), "image", "images")
-    use = "only their pixels are compared with generated images, and " if pixels_compared else ""
-    return f"TRAIN holds {count} in further parts ({part_counts(images)}): {use}they take no other part."
+    use = "no generated image is compared with them here; memorisk audit synthetic compares their pixels"
+    if pixels_compared:
+        use = "only their pixels are compared with generated images, and they take no other part"
+    return f"{data} holds {count} in further parts ({part_counts(images)}): {use}."
 
 
 def part_counts(images: Mapping[str, int]) -> str:

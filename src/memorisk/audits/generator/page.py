@@ -113,7 +113,11 @@ def extraction_section(
             f"Images were drawn from the generator and compared with its training images, and with those of test "
             f"{units} for the null. Their audit decides; its report has all pairs, planted copies and limits."
         ),
-        *([Paragraph(further_parts_note(others, pixels_compared=True))] if (others := extraction.other_parts) else []),
+        *(
+            [Paragraph(further_parts_note(others, pixels_compared=True, data="The split"))]
+            if (others := extraction.other_parts)
+            else []
+        ),
         Definitions(numbers, compact=True),
         *([Paragraph(f"Planted copies: {extraction.promise}.")] if extraction.promise else []),
         Paragraph(["Report of that audit: ", Name(f"{extraction.folder}/{REPORT}"), " in the run folder."]),
