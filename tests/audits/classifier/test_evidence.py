@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.analysis import design_checks
-from memorisk.audits.classifier.evidence import Context, Evidence, evidence_from_table, write_scores
+from memorisk.audits.classifier.evidence import Context, Evidence, evidence_from_table, largest_loss, write_scores
 from memorisk.runs.errors import InputError
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, Check
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR
 from tests.audits.made_evidence import twin_evidence
 
 
@@ -49,6 +50,22 @@ def test_rows_may_come_in_any_order_and_without_groups(table):
     assert (alone.items.group == alone.items.image).all()
 
 
+def with_value(table: pd.DataFrame, column: str, value: float) -> pd.DataFrame:
+    """Return the table with another value in the tenth row."""
+    table = table.copy()
+    table.loc[table.index[9], column] = value
+    return table
+
+
+def test_the_largest_loss_is_where_a_gap_of_one_unit_is_lost_in_sums_of_squares() -> None:
+    limit = largest_loss(np.array([0.1, 0.2]), CROSS_ENTROPY)
+    assert (0.9 * limit) ** 2 + 1 > (0.9 * limit) ** 2
+    assert (1.5 * limit) ** 2 + 1 == (1.5 * limit) ** 2
+    errors = np.array([0.0, 1e-6, 3e-6, 1e300])
+    assert largest_loss(errors, NOISE_ERROR) == pytest.approx(3e-6 * limit)
+    assert largest_loss(np.zeros(3), NOISE_ERROR) == limit
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -59,6 +76,17 @@ def test_rows_may_come_in_any_order_and_without_groups(table):
         (lambda t: t[t["role"] == "A"], "each seed needs two models"),
         (lambda t: t.assign(loss=np.nan), "losses are not finite"),
         (lambda t: t.assign(loss=-1.0), "losses are not finite"),
+        (
+            lambda t: with_value(t, "loss", 1e300),
+            r"1 value of column loss is too large, the first 1e\+300 for image '.*', seed \d+, role [AB]: beside "
+            r"values above 6\.7e\+07",
+        ),
+        (lambda t: with_value(t, "loss", 1e8), r"first 1e\+08 for image"),
+        (lambda t: with_value(t, "margin", -1e200), r"1 value of column margin is too large, the first -1e\+200 for"),
+        (
+            lambda t: with_value(t, "margin", np.inf),
+            r"not finite numbers, the first for image '.*', seed \d, role [AB]",
+        ),
         (lambda t: t.assign(member=2), "needs true or false"),
         (lambda t: t.iloc[1:], "exactly one row"),
         (lambda t: pd.concat([t, t.iloc[:1]]), "exactly one row"),

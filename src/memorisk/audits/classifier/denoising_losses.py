@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.evidence import Evidence, evidence_from_table
+from memorisk.audits.classifier.evidence import Evidence, evidence_from_table, largest_loss
 from memorisk.audits.classifier.result import DenoisingUtility
 from memorisk.audits.classifier.tables.utility import denoising_utility
 from memorisk.runs.errors import InputError, one_line
@@ -87,8 +87,12 @@ def _explained(parts: Sequence[pd.DataFrame], evidence: Evidence, weights: np.nd
     least = np.zeros(len(of_items))
     for part, weight in zip(parts, weights, strict=True):
         trivial = np.asarray(pd.to_numeric(part[TRIVIAL], errors="coerce"), dtype=np.float64)
-        if not (np.isfinite(trivial) & (trivial > 0)).all():
-            raise InputError(f"column {TRIVIAL} holds values that are not numbers above 0; leave it out, or correct it")
+        largest = largest_loss(np.asarray(pd.to_numeric(part["loss"]), dtype=np.float64), NOISE_ERROR)
+        if not (np.isfinite(trivial) & (trivial > 0) & (trivial <= largest)).all():
+            raise InputError(
+                f"column {TRIVIAL} holds values that are not numbers above 0 and at most {largest:.2g}; leave it "
+                "out, or correct it"
+            )
         row = of_items.get_indexer(pd.MultiIndex.from_arrays([part["image"].astype(str), part["label"].astype(str)]))
         least += weight * np.bincount(row[row >= 0], weights=trivial[row >= 0], minlength=len(of_items))
     error = np.concatenate([evidence.loss_a, evidence.loss_b])[:, test]

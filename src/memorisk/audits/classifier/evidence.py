@@ -22,6 +22,7 @@ A generator's loss is its error (`statistics.verdicts.scales`): its margin is mi
 audit says nothing of.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, LookAlikes, Placebo, Privacy, Unscored, Utility
 from memorisk.audits.subgroups import Subgroups
 from memorisk.images.identity import IdDoubt
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import atomic_path
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale, find_scale
@@ -267,24 +268,67 @@ def _checked(table: pd.DataFrame, scale: LossScale) -> pd.DataFrame:
     loss = np.asarray(pd.to_numeric(table["loss"], errors="coerce"), dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(loss) | (loss < 0))
     if len(bad):
-        row = table.iloc[bad[0]]
         raise InputError(
-            f"{len(bad)} losses are not finite numbers of at least 0, the first for image "
-            f"{one_line(row['image'], 60)!r}, seed {row['seed']}, role {row['role']}: "
+            f"{len(bad)} losses are not finite numbers of at least 0, the first for {_place(table, bad[0])}: "
             f"{'a cross-entropy in natural logarithms' if scale.of_answers else 'an error'} is needed"
         )
+    _refuse_too_large(table, "loss", loss, loss, scale)
     table["loss"] = loss
     if "margin" not in table.columns:
         table["margin"] = margin_of_loss(loss) if scale.of_answers else -loss
     margin = np.asarray(pd.to_numeric(table["margin"], errors="coerce"), dtype=np.float64)
     table["margin"] = margin
-    if not np.isfinite(margin).all():
-        raise InputError("column margin holds values that are not finite numbers; leave it out to have it computed")
+    bad = np.flatnonzero(~np.isfinite(margin))
+    if len(bad):
+        raise InputError(
+            f"column margin holds values that are not finite numbers, the first for {_place(table, bad[0])}; leave it "
+            "out to have it computed"
+        )
+    _refuse_too_large(table, "margin", margin, loss, scale)
     if not scale.of_answers:
         table["correct"] = False
     else:
         table["correct"] = _booleans(table, "correct") if "correct" in table.columns else loss < np.log(2)
     return table
+
+
+def largest_loss(loss: np.ndarray, scale: LossScale) -> float:
+    """Return the largest loss whose square 64-bit numbers can add to others without losing the others.
+
+    Intervals are made of sums of squares. Beside 1 / eps, a 64-bit number no longer holds a 1, so that beside a loss of
+    1 / sqrt(eps) the gap of one unit of any other image is lost. The unit is a nat for a cross-entropy; errors of
+    denoising have no unit of their own, and theirs is the median error.
+
+    Args:
+        loss: Losses of the table, of one noise level, [n].
+        scale: Scale of the losses.
+
+    Example:
+        >>> f"{largest_loss(np.array([0.1, 2.0]), CROSS_ENTROPY):.2g}"
+        '6.7e+07'
+    """
+    above = loss[loss > 0]
+    unit = 1.0 if scale.of_answers or not len(above) else float(np.median(above))
+    return unit / math.sqrt(np.finfo(np.float64).eps)
+
+
+def _refuse_too_large(table: pd.DataFrame, name: str, values: np.ndarray, loss: np.ndarray, scale: LossScale) -> None:
+    """Refuse a column with a value beside which sums of squares lose every other value."""
+    limit = largest_loss(loss, scale)
+    bad = np.flatnonzero(np.abs(values) > limit)
+    if len(bad):
+        raise InputError(
+            f"{plural(len(bad), 'value', 'values')} of column {name} {'is' if len(bad) == 1 else 'are'} too large, the "
+            f"first {values[bad[0]]:.3g} for {_place(table, bad[0])}: beside values above {limit:.2g}, sums of "
+            "squares of 64-bit numbers lose all others; correct it, or leave out the seed of a model that diverged"
+        )
+
+
+def _place(table: pd.DataFrame, row: int) -> str:
+    """Name the image and the model of a row of a score table."""
+    values = table.iloc[row]
+    level = f", level {one_line(values['level'], 40)}" if "level" in table.columns else ""
+    return f"image {one_line(values['image'], 60)!r}, seed {values['seed']}, role {values['role']}{level}"
 
 
 def margin_of_loss(loss: np.ndarray) -> np.ndarray:
