@@ -315,6 +315,27 @@ def test_a_patient_with_uneven_gaps_keeps_a_pass_away(tmp_path, gaps, status):
     assert found.per_group["uneven"].sum() == unlisted
 
 
+def test_a_patient_with_reversed_losses_is_named_in_place_of_the_class(tmp_path):
+    """The class was called surely below 0, and nothing pointed to the patient."""
+    evidence = twin_evidence(sizes={"a": 80}, n_test=40, n_seeds=10, seed=2)
+    write_scores(tmp_path / "made.parquet", evidence)
+    made = pd.read_parquet(tmp_path / "made.parquet")
+    one = made.loc[made["split"] == "canary", "image"].iloc[0]
+    made["loss"] += np.where((made["image"] == one) & made["member"], 6.0, 0.0)
+    made.to_parquet(tmp_path / "reversed.parquet")
+    found = audit_losses(tmp_path / "reversed.parquet", out=tmp_path / "run", one_image_per_patient=True)
+    codes = [reason["code"] for reason in found.verdict["reasons"]]
+    assert found.status == "undecided"
+    assert "reversed-patients" in codes
+    assert not {"mean-below-zero", "some-trainings-remember", "little-power"} & set(codes)
+    (reason,) = (reason for reason in found.reasons if reason["code"] == "reversed-patients")
+    assert reason["n_groups"] == 1
+    assert 5 < reason["largest_gap"] < 7
+    patient = made.loc[made["image"] == one, "group"].iloc[0]
+    assert found.per_group.loc[found.per_group["reversed"], "group"].tolist() == [patient]
+    assert found.per_class["high"].iloc[0] < 0 < found.per_class["high_over_groups"].iloc[0]
+
+
 def test_a_class_with_one_test_patient_says_that_they_are_too_few(tmp_path):
     """Of one patient no spread is known: that the models learned nothing does not follow."""
     one_of_b = twin_evidence(sizes={"a": 24, "b": 40}, n_test=12, n_seeds=4)

@@ -350,6 +350,12 @@ def test_a_mean_far_below_zero_is_no_pass(low, high, status):
     assert ("exchanged" in "".join(found.what_would_decide)) == (status == "undecided")
 
 
+def test_a_mean_that_few_groups_carry_below_zero_is_not_called_the_classs():
+    below = row(low=-0.15, high=-0.14)
+    assert "mean-below-zero" in [reason.code for reason in verdict(below | {"high_over_groups": -0.01}).reasons]
+    assert "mean-below-zero" not in [reason.code for reason in verdict(below | {"high_over_groups": 0.01}).reasons]
+
+
 def test_no_verdict_depends_on_the_order_of_classes():
     rng = np.random.default_rng(0)
     rows = [row(str(i), low, low + rng.random() * 0.3) for i, low in enumerate(rng.uniform(-0.2, 0.5, 6))]

@@ -79,7 +79,7 @@ PER_CLASS = (
         "models_needed",
     ),
     *("verdict_flagged", "blocked", "test_mean", "excess", "excess_low", "excess_high"),
-    *("uneven", "uneven_largest", "uneven_power"),
+    *("high_over_groups", "reversed", "uneven", "uneven_largest", "uneven_power"),
 )
 
 
@@ -96,7 +96,8 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     """
     checks = design_checks(evidence, context)
     findings = class_findings(evidence, options, context, checks)
-    checks += [f.lists.uneven for f in findings if f.lists.uneven is not None]
+    noticed = [check for f in findings for check in (f.lists.reversals, f.lists.uneven)]
+    checks += [check for check in noticed if check is not None]
     alike = equal_losses(evidence) if context.look_alikes is None else context.look_alikes
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)

@@ -52,6 +52,26 @@ class SomeTrainingsRemember(CheckReason, code="some-trainings-remember"):
     remedy = Words("{way_place}a check of who was trained on what in each model (per_group, uneven), then more models")
 
 
+class ReversedPatients(CheckReason, code="reversed-patients", gravity=Gravity.FIRST):
+    """Groups whose losses are higher under the models that were trained on them."""
+
+    n_groups: int = 0
+    largest_gap: float
+    text = Words(
+        "{place}{n_groups:{one} has|{many} have} higher losses under the models that were trained on the same images "
+        "than under the others, by up to {largest_gap:.2g} {loss_unit} in the mean of all seeds, which no training "
+        "does (per_group, reversed)"
+    )
+    plain = Words(
+        "{n_groups:{one} seems|{many} seem} to be known less well to the models that were trained on the same images, "
+        "which no training does, so that the records of who was trained on what may be wrong"
+    )
+    remedy = Words(
+        "{way_place}a check of who was trained on what for {n_groups:the {one}|the {many}} whom per_group calls "
+        "reversed (members and others may be exchanged)"
+    )
+
+
 class LittlePower(CheckReason, code="little-power"):
     """Audit in which a group that some trainings remember could go unnoticed."""
 

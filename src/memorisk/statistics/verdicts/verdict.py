@@ -52,6 +52,7 @@ from memorisk.statistics.verdicts.remedies import (
     claims_instead,
     rounded_up,
 )
+from memorisk.statistics.verdicts.reversed_groups import is_surely_below_zero
 from memorisk.statistics.verdicts.tiers import GRAVEST_FIRST, INSUFFICIENT, MIN_GROUPS, reaches_gate
 from memorisk.statistics.verdicts.units import GROUP_NAMES, UnitNames
 
@@ -61,7 +62,8 @@ UNDECIDED = "undecided"
 
 COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
 """Columns that the table must have; `n_groups_scored`, `n_test_groups`, `n_groups`, `models_needed`, `why_not`,
-`noticeable_stratum` and the noticeable gaps of the strata make the reasons more exact when present."""
+`high_over_groups`, `noticeable_stratum` and the noticeable gaps of the strata make the reasons more exact when
+present."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,9 @@ def decide(
         per_class: Table with one row per class: `label`, `low`, `high` (limits of the mean M; NaN without an
             interval), `tier`, `flagged` (groups on the verdict's list), `room`, `noticeable_gap` and `notice_power`
             (probability of finding the gap `notice` in the stratum where it is smallest; NaN without a list); optional
-            `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` (why no list was possible).
+            `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` (why no list was possible),
+            `high_over_groups` (upper limit of the mean M over groups and trainings; a mean below 0 is that of the class
+            only where this is, too).
         gate: `"high"` or `"moderate"`, of the gates of the scale.
         notice: Gap of one patient that a pass must be able to notice.
         units: Names of a group, and the scale of losses, in whose unit limits and gaps are.
@@ -256,7 +260,7 @@ def _doubts(
     elif not high < units.loss_scale.gates[gate]:
         ways = (Ways((models_remedy(_for_interval(row, units.loss_scale.gates[gate], n_seeds), label),)),)
         yield GateInInterval(label=label, low=low, high=high, gate=gate, units=units, ways=ways)
-    if high + (high - low) / 2 < 0:
+    if is_surely_below_zero(low, high) and not row.get("high_over_groups", math.nan) >= 0:
         yield MeanBelowZero(label=label, low=low, high=high, units=units)
     if unnoticed := _unnoticed(row, notice, units, _to_notice(row, flips, design, n_seeds)):
         yield unnoticed

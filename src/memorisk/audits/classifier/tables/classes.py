@@ -30,6 +30,7 @@ from memorisk.statistics.verdicts.noticeable_gap import (
     power,
     seeds_needed,
 )
+from memorisk.statistics.verdicts.reversed_groups import reversed_groups
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 from memorisk.statistics.verdicts.tiers import tier
 from memorisk.statistics.verdicts.uneven_gaps import (
@@ -88,9 +89,13 @@ class ListNumbers:
     """Why the class has no list; empty where it has one."""
     power: ListPower
     uneven: Check | None
-    """Outcome of the check of uneven gaps among groups that no list holds; None where the class is not tested."""
+    """Outcome of the check of uneven gaps among groups that no list holds; None where the class is not tested, or where
+    all that is noticed are reversed groups, whose gaps would hide the power of the check."""
     n_uneven: int
     """Number of groups that no list holds, whose losses differ between twins in more seeds than chance explains."""
+    reversals: Check | None = None
+    """Outcome of the check of groups whose losses are higher under the models that were trained on them; None where
+    there are none."""
 
 
 NO_LISTS = ListNumbers(nan, nan, 0, 0, "", ListPower(), None, 0)
@@ -108,6 +113,7 @@ class ClassFindings:
         trimmed: Trimmed mean of M over groups.
         tier: Tier by the mean.
         test_mean: Mean gain of unseen images.
+        high_over_groups: Upper limit of ``excess`` over groups and trainings.
         excess: Mean M less ``test_mean``, where the design needs it.
         blocked: Reason why no p-values may be given; empty where they may.
         prerequisite_p: p-value of the check that unseen canaries look like test images.
@@ -129,6 +135,7 @@ class ClassFindings:
     tier: str
     test_mean: float
     excess: Interval
+    high_over_groups: float
     blocked: str
     prerequisite_p: float
     groups: pd.DataFrame
@@ -175,6 +182,8 @@ class ClassFindings:
             "blocked": self.blocked,
             "test_mean": self.test_mean,
             **_columns(self.excess, "excess", "excess_"),
+            "high_over_groups": self.high_over_groups,
+            "reversed": 0 if lists.reversals is None else int(lists.reversals.numbers["n_groups"]),
             "uneven": lists.n_uneven,
             "uneven_largest": nan if lists.uneven is None else lists.uneven.numbers.get("largest_gap", nan),
             "uneven_power": nan if lists.uneven is None else lists.uneven.power,
@@ -225,6 +234,7 @@ def audit_class(
     m = memorization(gap[:, scored], sign[:, scored])
     per_group = _group_rows(label, groups, unit, m, sign[:, scored]).assign(p_value=p)
     mean = these_groups_interval(table)
+    excess = _excess(evidence, table, unseen, mean)
     return ClassFindings(
         label=label,
         counts=ClassCounts(
@@ -240,7 +250,8 @@ def audit_class(
         trimmed=jackknife_interval(table, "trimmed_mean"),
         tier=tier(mean.estimate, len(table), scale),
         test_mean=float(unseen.mean()) if unseen.size else nan,
-        excess=_excess(evidence, table, unseen, mean),
+        excess=excess,
+        high_over_groups=excess.high if is_asymmetric(evidence) else two_way_interval(table).high,
         blocked=why_not or "",
         prerequisite_p=prerequisite_p,
         groups=per_group,
@@ -318,6 +329,8 @@ def list_groups(
             )
         gaps = unlisted[i]
         uneven = gaps.uneven & ~fixed.rejections[i].rejected
+        is_reversed = _reversed(finding, uneven) if flip else np.zeros(n, bool)
+        uneven &= ~is_reversed
         numbers = ListNumbers(
             smallest_list=nan if shortest is None else float(shortest),
             level=float(lists.level[i]),
@@ -325,13 +338,17 @@ def list_groups(
             n_verdict_flagged=fixed.rejections[i].n_rejected,
             why_not=why_not,
             power=_list_power(finding.listing, fixed.rejections[i].rejected, n_classes, options.notice, seed, advise),
-            uneven=None if finding.listing is None else _uneven_check(finding, gaps, uneven, seeds),
+            uneven=None
+            if finding.listing is None or (is_reversed.any() and not uneven.any())
+            else _uneven_check(finding, gaps, uneven, seeds),
             n_uneven=int(uneven.sum()),
+            reversals=_reversed_check(finding, is_reversed),
         )
         groups = finding.groups.assign(
             adjusted=benjamini_hochberg(finding.groups["p_value"], options.level).adjusted,
             flagged=lists.rejections[i].rejected,
             uneven=uneven,
+            reversed=is_reversed,
         )
         listed.append(replace(finding, lists=numbers, groups=groups))
     return _with_models_for_uneven(listed, options.notice, flip=flip, seed=seed) if advise else listed
@@ -380,6 +397,31 @@ def _uneven_check(finding: ClassFindings, gaps: UnevenGaps, uneven: np.ndarray, 
     if gaps.is_powerful:
         return replace(check, outcome=NOTHING)
     return replace(check, reason="little-power")
+
+
+def _reversed(finding: ClassFindings, uneven: np.ndarray) -> np.ndarray:
+    """Return which groups carry a mean below 0, or are uneven with a mean below 0 in other trainings, [G]."""
+    carries = reversed_groups(finding.table)
+    if finding.listing is None:
+        return carries
+    rows = np.flatnonzero(uneven)
+    return carries | np.isin(np.arange(len(carries)), [i for i in rows if _is_below_zero(finding.table[i : i + 1])])
+
+
+def _is_below_zero(table: np.ndarray) -> bool:
+    """Return whether the interval over trainings of one group's mean gap lies below 0, [1, S]."""
+    return these_groups_interval(table).high < 0
+
+
+def _reversed_check(finding: ClassFindings, is_reversed: np.ndarray) -> Check | None:
+    """State that groups are reversed; None where none is."""
+    if not is_reversed.any():
+        return None
+    largest = float(-np.nanmean(finding.table[is_reversed], axis=1).min())
+    numbers = {"n_groups": float(is_reversed.sum()), "largest_gap": largest}
+    return Check(
+        name="reversed-patients", outcome=NOTICED, reason="reversed-patients", label=finding.label, numbers=numbers
+    )
 
 
 def _lists(findings: list[ClassFindings], level: float, correction: str) -> FamilyLists:
