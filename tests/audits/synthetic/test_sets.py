@@ -1,5 +1,6 @@
 """Nobody is on two sides, and the three sets are decoded alike; everything else is refused or said."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ def read(train, synthetic, held=None, **settings) -> Sets:
     return decode_sets(read_manifests(train, synthetic, held, options, no_progress), no_progress)
 
 
-def folder_of(root: Path, images: np.ndarray, names: list[str]) -> Path:
+def folder_of(root: Path, images: Sequence[np.ndarray] | np.ndarray, names: list[str]) -> Path:
     root.mkdir()
     for name, image in zip(names, images, strict=True):
         Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(root / name)
@@ -92,6 +93,31 @@ def test_parts_of_one_manifest_by_its_split(tmp_path: Path) -> None:
         read(source, made, held_out_split="val")
     with pytest.raises(InputError, match="has no given split"):
         read(store_of(train, tmp_path, "train"), made, held_out_split="test")
+
+
+def test_further_parts_of_another_size_are_named_with_the_way_out(tmp_path: Path) -> None:
+    train, held, synthetic = parts(n_train=4, n_held=4, n_synthetic=4)
+    names = [f"{i}.png" for i in range(10)]
+    twice = np.kron(train[:2], np.ones((1, 2, 2, 1), np.uint8))
+    folder_of(tmp_path / "images", [*train, *held, *twice], names)
+    table = pd.DataFrame({"image": names, "patient": list("abcdefghij")})
+    table["split"] = ["train"] * 4 + ["test"] * 4 + ["val", "extra"]
+    table.to_csv(tmp_path / "images" / "all.csv", index=False)
+    made = folder_of(tmp_path / "made", synthetic, names[:4])
+
+    def sets(**settings: object) -> Sets:
+        options = synthetic_options({"held_out_split": "test", **settings})
+        source = tmp_path / "images" / "all.csv"
+        return decode_sets(read_manifests(source, made, None, options, no_progress, compares_others=True), no_progress)
+
+    with pytest.raises(InputError) as error:
+        sets()
+    n = train.shape[1]
+    assert f"further parts extra, val: {2 * n} x {2 * n} x 1 uint8), and pixels are compared in one" in str(error.value)
+    assert str(error.value).endswith("--size, and --channels or --depth, or TRAIN without its further parts extra, val")
+    others = sets(size=n).others
+    assert others is not None
+    assert others.images.shape == (2, n, n, 1)
 
 
 def test_grey_and_colour_meet_in_three_channels_and_sizes_must_agree(tmp_path: Path) -> None:

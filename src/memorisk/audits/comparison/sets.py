@@ -141,9 +141,22 @@ def decode_alike(
                 stores[what] = _store(what, source, replace(options[what], channels=3), progress)
     shapes = {what: (store.images.shape[1:], store.images.dtype.name) for what, store in stores.items()}
     if len(set(shapes.values())) > 1:
-        forms = "; ".join(f"{what}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items())
-        raise InputError(f"the sets are stored in different forms ({forms}): give --size, and --channels or --depth")
+        names = {what: _set_name(what, store.manifest) for what, store in stores.items()}
+        forms = [f"{names[what]}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items()]
+        without = f", or TRAIN without its {names[OTHER]}" if OTHER in stores else ""
+        raise InputError(
+            f"the sets are stored in different forms ({'; '.join(forms)}), and pixels are compared in one: give --size, "
+            f"and --channels or --depth{without}"
+        )
     return stores
+
+
+def _set_name(what: str, manifest: Manifest) -> str:
+    """Return the name of a set in messages; of further parts their own names."""
+    if what != OTHER:
+        return what
+    parts = list(images_by_part(manifest))
+    return f"further {'part' if len(parts) == 1 else 'parts'} {listed(parts)}"
 
 
 def _store(what: str, source: Manifest | ImageStore, options: ImageOptions, progress: Progress) -> ImageStore:
