@@ -178,7 +178,7 @@ def test_the_limit_of_what_models_explain_is_too_high_in_one_of_forty_audits() -
         (lambda t: t.assign(trivial=1e300), "column trivial holds values that are not numbers above 0 and at most"),
         (
             lambda t: t.assign(loss=t["loss"].where(t.index != t.index[9], 1e300)),
-            r"first 1e\+300 for image 'i0009', seed 0, role A, level t0: beside values above",
+            r"first 1e\+300 for image 'i0009', seed 0, role A, level t0: a sum of squares",
         ),
         (lambda t: t.assign(loss=t["loss"] - 1), "not finite numbers of at least 0.*an error is needed"),
         (lambda t: t.assign(loss=t.groupby(["image", "level"])["loss"].transform("mean")), "gives? .* the same loss"),

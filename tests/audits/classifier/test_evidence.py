@@ -78,8 +78,8 @@ def test_the_largest_loss_is_where_a_gap_of_one_unit_is_lost_in_sums_of_squares(
         (lambda t: t.assign(loss=-1.0), "losses are not finite"),
         (
             lambda t: with_value(t, "loss", 1e300),
-            r"1 value of column loss is too large, the first 1e\+300 for image '.*', seed \d+, role [AB]: beside "
-            r"values above 6\.7e\+07",
+            r"1 value of column loss is too large, the first 1e\+300 for image '.*', seed \d+, role [AB]: a sum of "
+            r"squares of 64-bit numbers with values above 6\.7e\+07 loses",
         ),
         (lambda t: with_value(t, "loss", 1e8), r"first 1e\+08 for image"),
         (lambda t: with_value(t, "margin", -1e200), r"1 value of column margin is too large, the first -1e\+200 for"),

@@ -295,8 +295,8 @@ def _checked(table: pd.DataFrame, scale: LossScale) -> pd.DataFrame:
 def largest_loss(loss: np.ndarray, scale: LossScale) -> float:
     """Return the largest loss whose square 64-bit numbers can add to others without losing the others.
 
-    Intervals are made of sums of squares. Beside 1 / eps, a 64-bit number no longer holds a 1, so that beside a loss of
-    1 / sqrt(eps) the gap of one unit of any other image is lost. The unit is a nat for a cross-entropy; errors of
+    Intervals are made of sums of squares. A 64-bit number above 1 / eps no longer holds a 1, so that a loss above
+    1 / sqrt(eps) hides a gap of one unit of any other image. The unit is a nat for a cross-entropy; errors of
     denoising have no unit of their own, and theirs is the median error.
 
     Args:
@@ -313,14 +313,14 @@ def largest_loss(loss: np.ndarray, scale: LossScale) -> float:
 
 
 def _refuse_too_large(table: pd.DataFrame, name: str, values: np.ndarray, loss: np.ndarray, scale: LossScale) -> None:
-    """Refuse a column with a value beside which sums of squares lose every other value."""
+    """Refuse a column with a value so large that a sum of squares loses every other value."""
     limit = largest_loss(loss, scale)
     bad = np.flatnonzero(np.abs(values) > limit)
     if len(bad):
         raise InputError(
             f"{plural(len(bad), 'value', 'values')} of column {name} {'is' if len(bad) == 1 else 'are'} too large, the "
-            f"first {values[bad[0]]:.3g} for {_place(table, bad[0])}: beside values above {limit:.2g}, sums of "
-            "squares of 64-bit numbers lose all others; correct it, or leave out the seed of a model that diverged"
+            f"first {values[bad[0]]:.3g} for {_place(table, bad[0])}: a sum of squares of 64-bit numbers with "
+            f"values above {limit:.2g} loses all others; correct it, or leave out the seed of a model that diverged"
         )
 
 

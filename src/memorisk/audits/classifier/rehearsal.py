@@ -316,7 +316,8 @@ def _classes(evidence: Evidence, options: TwinOptions) -> tuple[float, list[Obst
     flips = not is_asymmetric(evidence)
     decision = decide(rows, notice=options.notice, units=units, n_seeds=len(evidence.seeds), flips=flips)
     doubts = [] if decision.status == PASS else [Obstacle.CLASSES]
-    if any(f.lists.uneven is not None and f.lists.uneven.is_doubt for f in findings):
+    checks = [check for f in findings for check in (f.lists.uneven, f.lists.reversals)]
+    if any(check is not None and check.is_doubt for check in checks):
         doubts.append(Obstacle.UNEVEN)
     gaps = table["noticeable_gap"].to_numpy(dtype=np.float64)
     return math.inf if np.isnan(gaps).any() else float(gaps.max()), doubts

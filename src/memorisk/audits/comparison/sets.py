@@ -145,8 +145,8 @@ def decode_alike(
         forms = [f"{names[what]}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items()]
         without = f", or TRAIN without its {names[OTHER]}" if OTHER in stores else ""
         raise InputError(
-            f"the sets are stored in different forms ({'; '.join(forms)}), and pixels are compared in one: give --size, "
-            f"and --channels or --depth{without}"
+            f"the sets are stored in different forms ({'; '.join(forms)}), and pixels are compared in one: give "
+            f"--size, and --channels or --depth{without}"
         )
     return stores
 
