@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "classifier": (f"{AUDIT} --out classifier", "classifier/report.html"),
     "defended": (f"{AUDIT} --epochs 4 --out defended", ""),
     "passed": (f"audit classifier DATA {PEOPLE} --models 24 --epochs 2 --out passed", "passed/report.html"),
+    "redacted": ("report passed --redact", "passed/report-redacted.html"),
     "long names": ("audit classifier LONG/images.csv --models 16 --fail-on never --out long", "long/report.html"),
     "synthetic": (f"audit synthetic TRAIN SET --held-out HELD {SETS} --out synthetic", "synthetic/report.html"),
     "filter": (f"filter TRAIN SET filter --calibration HELD {SETS}", "filter/report.html"),
@@ -163,8 +164,9 @@ PAGE = """# What is in sight before the first scroll?
 Output of `recipes/first_screens.py`: reports of the built-in digits in a headless Chromium, at {sizes} pixels. Words:
 all that contain a letter, in text and in drawings. First picture: its upper edge, bold where it lies below
 the first screen. Cut: tables of the whole page that are wider than their place, or "page" where the page itself is. The
-limit is {limit} words, {officer} for the officer's page. A short first screen (a pass) leaves room for the contents of
-the page, which are counted, too; so are the words of long names, of which the middle is cut out.
+limit is {limit} words, {officer} for the officer's page. Where a first screen is short, the contents of the page are
+in sight and count, too; so do the words of long names, of which the middle is cut out. A pass shows the patients whom
+the models remember most; where it is redacted, its figures are larger.
 
 {table}
 """

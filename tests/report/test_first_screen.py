@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.pages.audit import classifier_page
-from memorisk.audits.classifier.pages.result_view import ResultView
+from memorisk.audits.classifier.pages.result_view import MOST_SHOWN, ResultView
 from memorisk.report.blocks import Callout, Column, Details, Fact, Facts, Gallery, Panel, Table, Thumbnail, data_uri
 from memorisk.report.figures.glance import MOST_DOTS, attack_plot, dots_plot, people_per_dot, strip_plot, strip_words
 from memorisk.report.first_screen import MOST_FACTS, FirstScreen, verdict_screen
@@ -157,7 +157,7 @@ def test_a_classifier_report_shows_pictures_and_few_words_first(
     browser: Chromium, tmp_path: Path, labels: tuple[str, ...]
 ) -> None:
     result = make_result(labels)
-    images = ResultView.of(result, redact=False).flagged_images().values()
+    images = ResultView.of(result, redact=False).first_images().values()
     pixels = {image: np.full((8, 8, 3), 90, dtype=np.uint8) for image in images}
     page = tmp_path / "page.html"
     page.write_text(render_page(classifier_page(result, pictures=pixels)), encoding="utf-8")
@@ -168,3 +168,20 @@ def test_a_classifier_report_shows_pictures_and_few_words_first(
         assert sight["first"] < height
         assert not sight["wider"]
         assert sight["cut"] == 0
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_pass_shows_who_is_remembered_most_and_few_words(browser: Chromium, tmp_path: Path, redact: bool) -> None:
+    result = make_result(("skin", "lung"), status="pass")
+    result = result.replace(per_group=result.per_group.assign(flagged=False))
+    first = ResultView.of(result, redact=False).first_images()
+    largest = result.per_group.sort_values("M", ascending=False)["group"].head(MOST_SHOWN)
+    assert [group for _, group in first] == largest.tolist()
+    pixels = {image: np.full((8, 8, 3), 90, dtype=np.uint8) for image in first.values()}
+    page = tmp_path / "page.html"
+    page.write_text(render_page(classifier_page(result, pictures=pixels, redact=redact)), encoding="utf-8")
+    browser.open(page)
+    sight = browser.in_sight()
+    assert sight["words"] <= MOST_WORDS, sight["text"]
+    assert ("no patient is flagged" in sight["text"]) is not redact

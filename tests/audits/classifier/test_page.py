@@ -396,7 +396,7 @@ def test_pictures_are_those_of_flagged_patients_and_of_the_most_memorized_images
     pictured = render_page(classifier_page(result, pictures=pixels))
     lead, rest = pictured.split("<nav")
     assert "Holds images." in lead
-    at_top = {*ResultView.of(result, redact=False).flagged_images().values()} & {*top[:12]}
+    at_top = {*ResultView.of(result, redact=False).first_images().values()} & {*top[:12]}
     assert at_top
     assert (lead.count("<img"), rest.count("<img")) == (MOST_SHOWN, 12 - len(at_top))
     assert rest.count("picture at the top of this page") == len(at_top)

@@ -424,7 +424,7 @@ def _images(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> l
             ),
             Paragraph("Pictures are left out of this report."),
         ]
-    at_top = {*reading.flagged_images().values()}
+    at_top = {*reading.first_images().values()}
     items = [
         Thumbnail(
             data_uri="" if row["image"] in at_top else data_uri(pictures[row["image"]]),

@@ -1,4 +1,7 @@
-"""Pictures of the first screen of the classifier report: this file, this recipe, the classes, and who is flagged."""
+"""Pictures of the first screen of the classifier report: this file, this recipe, the classes, and the first patients.
+
+These are flagged ones or, where none is flagged, those whom the models remember most.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +26,7 @@ MOST_CLASSES = 8
 
 
 def glance(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> list[Block]:
-    """Draw what answers the heading: attacks, flagged patients among all, classes, and the first flagged patients.
+    """Draw what answers the heading: attacks, flagged patients among all, classes, and the first patients.
 
     Args:
         reading: Result with its numbers.
@@ -89,10 +92,10 @@ def _classes(reading: ResultView) -> list[Block]:
 
 
 def _patients(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) -> list[Block]:
-    """Show the first flagged patients, each by an image and by its losses."""
-    images = reading.flagged_images()
+    """Show the first patients, each by an image and by its losses."""
+    images = reading.first_images()
     strips = read_strips(reading.result.folder, list(images.values()), reading.scale)
-    groups = reading.flagged_groups()
+    groups = reading.first_groups()
     sizes = zip(column_texts(groups, "label"), column_texts(groups, "group"), column_numbers(groups, "M"), strict=True)
     m_of = {(label, group): m for label, group, m in sizes}
     items = []
@@ -110,9 +113,6 @@ def _patients(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) ->
             )
     if not items:
         return []
-    return [
-        Gallery(
-            items=items,
-            caption=f"Flagged {reading.units}. Dots: losses of models that saw the image (below), and others.",
-        )
-    ]
+    who = f"Flagged {reading.units}" if len(reading.flagged_groups()) else f"Largest M; no {reading.unit} is flagged"
+    dots = " Dots: losses of models that saw the image (below), and others." if strips else ""
+    return [Gallery(items=items, caption=f"{who}.{dots}")]

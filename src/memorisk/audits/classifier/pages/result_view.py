@@ -24,7 +24,7 @@ from memorisk.statistics.verdicts.tiers import INSUFFICIENT
 
 MOST_LISTED = 12
 MOST_SHOWN = 6
-"""Number of flagged patients on the first screen of the report."""
+"""Number of patients with pictures on the first screen of the report."""
 
 
 @dataclass(frozen=True)
@@ -180,15 +180,22 @@ class ResultView:
         table = largest_first(rows(self.result.per_group, booleans(self.result.per_group, "flagged")), "M")
         return table.assign(place=np.arange(1, len(table) + 1))
 
-    def flagged_images(self) -> dict[tuple[str, str], str]:
-        """Choose the image with the largest M of each of the first flagged patients, by class and patient."""
-        flagged, images = self.flagged_groups().head(MOST_SHOWN), largest_first(self.result.per_image, "M")
+    def first_groups(self) -> pd.DataFrame:
+        """Select the groups of the first screen: flagged ones or, where none is flagged, those with the largest M."""
+        if len(flagged := self.flagged_groups()):
+            return flagged.head(MOST_SHOWN)
+        table = self.result.per_group
+        return largest_first(rows(table, ~np.isnan(column_numbers(table, "M"))), "M").head(MOST_SHOWN)
+
+    def first_images(self) -> dict[tuple[str, str], str]:
+        """Choose the image with the largest M of each of the first groups, by class and patient."""
+        groups, images = self.first_groups(), largest_first(self.result.per_image, "M")
         if not {"label", "group", "image"} <= set(images):
             return {}
         first: dict[tuple[str, str], str] = {}
         for label, group, image in zip(*(column_texts(images, c) for c in ("label", "group", "image")), strict=True):
             first.setdefault((label, group), image)
-        patients = zip(column_texts(flagged, "label"), column_texts(flagged, "group"), strict=True)
+        patients = zip(column_texts(groups, "label"), column_texts(groups, "group"), strict=True)
         return {patient: first[patient] for patient in patients if patient in first}
 
     def top_images(self, n: int) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Images of the classifier report, only at the user's request: the most memorized ones, and one per flagged patient."""
+"""Images of the classifier report: the most memorized ones, and one per patient of its first screen."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ MOST_THUMBNAILS = 12
 
 
 def thumbnails(result: Result, parts: Parts) -> dict[str, np.ndarray]:
-    """Return the pixels [h, w, c] of images by the id that the report shows: the largest M, and who is flagged.
+    """Return the pixels [h, w, c] of images by the id that the report shows: the largest M, and the first patients.
 
     Args:
         result: Result of the audit.
         parts: Images of the part `CLASSIFIED`.
     """
     largest = result.per_image.dropna(subset=["M"]).sort_values(["M", "image"], ascending=[False, True])["image"]
-    flagged = ResultView.of(result, redact=False).flagged_images().values()
-    chosen, images = dict.fromkeys([*map(str, largest.head(MOST_THUMBNAILS)), *flagged]), parts(CLASSIFIED)
+    first = ResultView.of(result, redact=False).first_images().values()
+    chosen, images = dict.fromkeys([*map(str, largest.head(MOST_THUMBNAILS)), *first]), parts(CLASSIFIED)
     return {image: images.pixels_of(image) for image in chosen}
