@@ -52,3 +52,14 @@ def test_an_audit_of_a_classifier_shows_its_plan_once_and_not_where_all_is_train
     assert lines[1].startswith("images: canary ")
     assert lines[2] == "could pass: no"
     assert openings(memorisk.audit_classifier, images, **settings) == []
+
+
+def test_a_training_shows_parts_and_work_once_and_not_where_all_is_trained(tmp_path: Path) -> None:
+    images = class_folders(tmp_path / "set", ["a", "b"], [f"{k}.png" for k in range(14)])
+    settings = {"out": tmp_path / "run", "epochs": 1}
+    (shown,) = openings(memorisk.train_classifier, images, **settings)
+    parts, work, *_ = shown.splitlines()
+    assert parts == "images: train 24 of 24 patients, test 4 of 4 patients"
+    assert work.startswith("work: 1 trainings, ")
+    assert work.endswith("an estimate of the time appears while it runs")
+    assert openings(memorisk.train_classifier, images, **settings) == []

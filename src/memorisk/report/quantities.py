@@ -162,10 +162,6 @@ def stated_figures(numbers: Any, **words: str) -> list[Figure]:
     ]
 
 
-MOST_OPENING = 5
-"""Most lines of an opening."""
-
-
 def opening(plan: Any) -> Opening:
     """Return what a run shows at its start: the rows of its plan that have a place in it, in a few lines.
 
@@ -178,10 +174,7 @@ def opening(plan: Any) -> Opening:
         for _, quantity, value in sorted(placed, key=lambda row: row[0])
         for text in _opening_texts(value, quantity)
     ]
-    if len(lines) > MOST_OPENING:
-        more = len(lines) - MOST_OPENING + 1
-        lines = [*lines[: MOST_OPENING - 1], f"{more} more lines with --dry-run"]
-    return Opening("\n".join(lines))
+    return Opening.of(lines)
 
 
 def plan_rows(plan: Any, **words: str) -> list[tuple[str, str]]:
@@ -205,10 +198,9 @@ def plan_rows(plan: Any, **words: str) -> list[tuple[str, str]]:
 
 
 def _opening_texts(value: Any, quantity: Quantity) -> Iterator[str]:
-    """Yield the texts of a value; of a cost one, since only a run finds out how long its work takes."""
-    if hasattr(value, "rows"):
-        counts = ", ".join(f"{number} {what}" for what, number in value.rows(with_bytes=False))
-        yield f"{counts}; an estimate of the time appears while it runs"
+    """Yield the texts of a value; of a cost one."""
+    if hasattr(value, "in_short"):
+        yield value.in_short()
     else:
         yield from _texts(value, quantity)
 

@@ -7,10 +7,12 @@ not. A check that a network takes its images (a pass of two) is not counted.
 A long computation reports its `Progress` by functions that its caller passes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+MOST_OPENING = 5
+"""Largest number of lines of an opening."""
 COST_LABELS = {
     "trainings": "trainings",
     "steps": "steps of optimisers",
@@ -106,6 +108,11 @@ class Cost:
         """Return the rows as text, one line each."""
         return [f"{value:>16} {what}" for what, value in self.rows()]
 
+    def in_short(self) -> str:
+        """Return the counts on one line, without bytes and without a time: only a run finds out how long it takes."""
+        counts = ", ".join(f"{number} {what}" for what, number in self.rows(with_bytes=False))
+        return f"{counts or 'none'}; an estimate of the time appears while it runs"
+
     def _how(self, name: str) -> str:
         return "at most " if name in self.at_most else "about " if name in self.about else ""
 
@@ -136,6 +143,18 @@ class Opening(str):
         >>> isinstance(stages[0], str)
         True
     """
+
+    @classmethod
+    def of(cls, lines: Sequence[str]) -> "Opening":
+        """Make an opening of a few lines; of many it keeps the first and counts the others.
+
+        Args:
+            lines: Texts without line ends.
+        """
+        if len(lines) > MOST_OPENING:
+            more = len(lines) - MOST_OPENING + 1
+            lines = [*lines[: MOST_OPENING - 1], f"{more} more lines with --dry-run"]
+        return cls("\n".join(lines))
 
 
 def no_progress(stage: str, done: int, total: int) -> None:

@@ -21,9 +21,10 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import one_line, plural
 from memorisk.runs.files import json_value, read_json, write_json
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
-from memorisk.runs.workload import Cost, Progress
+from memorisk.runs.workload import Cost, Opening, Progress
 from memorisk.training.autoencoders.latent_store import Latents
 from memorisk.training.autoencoders.options import TrainAutoencoderOptions
 from memorisk.training.detectors.command_options import TrainDetectorOptions
@@ -48,7 +49,6 @@ Options = TypeVar(
 )
 Source = TypeVar("Source", ImageStore, Latents)
 Training = TypeVar("Training")
-Plan = TypeVar("Plan")
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,25 @@ class TrainingPlan:
     steps: int
     """Number of steps of the optimiser, if all epochs run."""
     seconds: float
-    """Time of the training on this machine, from the second of two steps; looks at held-out images are not included."""
+    """Time of the training on this machine, from the second of two steps; looks at held-out images are not included.
+    NaN where no step was timed."""
     notes: tuple[str, ...]
     """Notes that a report would have."""
     cost: Cost
     """Cost of the whole training; it may end early."""
+
+    @property
+    def opening(self) -> Opening:
+        """Return what a training shows at its start: images and patients of each part, work, and notes."""
+        parts = (
+            f"{name} {n['images']:,} of {plural(n['patients'], 'patient', 'patients')}"
+            for name, n in self.parts.items()
+        )
+        notes = (f"note: {one_line(note, 300)}" for note in self.notes)
+        return Opening.of([f"images: {', '.join(parts)}", f"work: {self.cost.in_short()}", *notes])
+
+
+Plan = TypeVar("Plan", bound=TrainingPlan)
 
 
 def check_folder(images: str | Path, out: str | Path) -> Path:
@@ -165,8 +179,13 @@ class TrainingCommand(ABC, Generic[Options, Source, Training, Plan]):
         """Train, measure, write the weights, and return the content of ``training.json``."""
         raise NotImplementedError
 
-    def estimate(self, training: Training) -> Plan:
-        """Make the plan, by two steps of the training."""
+    def estimate(self, training: Training, *, timed: bool) -> Plan:
+        """Make the plan.
+
+        Args:
+            training: Training that was built.
+            timed: Whether to time two steps, after which the training is not that of a run any more.
+        """
         raise NotImplementedError
 
     def prepare(self, run: RunFolder, training: Training) -> Training:
@@ -176,7 +195,7 @@ class TrainingCommand(ABC, Generic[Options, Source, Training, Plan]):
     def plan(self) -> Plan:
         """Plan the training; nothing is written but the image store."""
         with limited_threads(self.options.threads):
-            return self.estimate(self.build())
+            return self.estimate(self.build(), timed=True)
 
     def train(self) -> Trained:
         """Train in the run folder, continue an incomplete run, or read the summary of a finished one.
@@ -197,6 +216,7 @@ class TrainingCommand(ABC, Generic[Options, Source, Training, Plan]):
                     remove_recorded(run.path / CHECKPOINT)  # a kill may have come before
                     return Trained(self.folder, read_json(written))
                 if writes:
+                    self.progress(self.estimate(training, timed=False).opening, 0, 0)
                     self.note_start(run)
                 summary = {"key": training.key, **self.fit(run, training)}
                 if writes:

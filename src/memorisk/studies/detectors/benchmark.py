@@ -34,7 +34,7 @@ from memorisk.studies.detectors.results import Benchmark, cell_table, folder_tab
 from memorisk.studies.detectors.tables import fitted_table, measure_tables, paper_tables, refused_table
 from memorisk.studies.engine.cells import CELLS, failures
 from memorisk.studies.engine.runner import missing_cells, run_cells
-from memorisk.studies.engine.study import ImageStudy, StudyReport, open_study, run_study
+from memorisk.studies.engine.study import CellsPlan, ImageStudy, StudyReport, open_study, run_study
 from memorisk.training.engine.optimization import batch_bounds
 from memorisk.training.features.extraction import passes_per_image
 
@@ -182,6 +182,16 @@ class DetectorsStudy(ImageStudy[Benchmark]):
             cost=cost + total([_training_cost(job) for job in todo if job.cell.trained]),
             problems={name: why for name, why in problems.items() if why},
             memory=self._memory(todo),
+        )
+
+    def cells_plan(self) -> CellsPlan:
+        """Count the detectors, their work, and those whose weights cannot be read."""
+        plan = self.plan()
+        return CellsPlan(
+            n_cells=len(plan.cells),
+            n_finished=sum(plan.cells.values()),
+            cost=plan.cost,
+            problems=tuple(f"{name}: {why}" for name, why in plan.problems.items()),
         )
 
     def _memory(self, todo: list[CellJob]) -> MemoryPlan:

@@ -8,7 +8,7 @@ from memorisk.runs.executors.placement import Placement
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.executors.worker import Outcome
 from memorisk.runs.folder import RunFolder
-from memorisk.runs.workload import Progress
+from memorisk.runs.workload import Opening, Progress
 from memorisk.studies.engine.cells import CellFolder
 
 
@@ -111,4 +111,10 @@ def named_progress(progress: Progress, name: str) -> Progress:
         progress: Function that is called with (stage, done, total).
         name: Name of the part.
     """
-    return lambda stage, done, total: progress(f"{name}: {stage}", done, total)
+
+    def named(stage: str, done: int, total: int) -> None:
+        """Name the part; the opening of a part stays an opening."""
+        text = f"{name}: {stage}"
+        progress(Opening(text) if isinstance(stage, Opening) else text, done, total)
+
+    return named

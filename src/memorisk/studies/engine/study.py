@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import pandas as pd
 
@@ -15,12 +15,13 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
+from memorisk.report.quantities import Quantity, opening
 from memorisk.runs.environment import check_device, machine, versions
 from memorisk.runs.errors import RESUME_HINT, InputError, MemoriskError, one_line, plural
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out_folder, open_run
-from memorisk.runs.workload import Progress
+from memorisk.runs.workload import Cost, Progress
 from memorisk.studies.engine.tables import MOST_ROWS, TABLES, StudyTable, table_frames, tables_markdown
 
 REPORT = "report.html"
@@ -100,6 +101,26 @@ class StudyReport:
     """Paragraphs of Markdown before the tables."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CellsPlan:
+    """Cells of a study, as its run shows them at its start."""
+
+    n_cells: int
+    """Number of cells."""
+    n_finished: int
+    """Number of cells with a result."""
+    cost: Annotated[Cost | None, Quantity("work", opening=2, missing="each cell states its own when it begins")]
+    """Cost of the cells that are not finished; None where only each cell knows its own."""
+    problems: Annotated[tuple[str, ...], Quantity("will fail", opening=3)] = ()
+    """Names of the cells that cannot run, with the reasons."""
+
+    @property
+    def cells(self) -> Annotated[str, Quantity("cells", opening=1)]:
+        """Count the cells, and those that are finished."""
+        finished = f", of which {plural(self.n_finished, 'is', 'are')} finished" if self.n_finished else ""
+        return f"{self.n_cells:,}{finished}"
+
+
 Finished = TypeVar("Finished", bound=FinishedStudy)
 
 
@@ -122,6 +143,10 @@ class Study(ABC, Generic[Finished]):
 
     def check(self, progress: Progress) -> None:
         """Refuse cells that cannot run, before anything is written."""
+
+    @abstractmethod
+    def cells_plan(self) -> CellsPlan:
+        """Count the cells and their work, for the start of the run."""
 
     @abstractmethod
     def run(self, run: RunFolder, progress: Progress) -> None:
@@ -206,6 +231,9 @@ def run_study(study: Study[Finished], progress: Progress, *, tables_only: bool) 
     with open_run(study.out, {**study.settings, "run": study.identity}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         if not tables_only:
+            plan = study.cells_plan()
+            if plan.n_finished < plan.n_cells:
+                progress(opening(plan), 0, 0)
             study.run(run, progress)
         progress("laying out the tables", 0, 0)
         result = study.read()

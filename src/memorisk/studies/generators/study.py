@@ -23,7 +23,7 @@ from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.studies.engine.cells import CELLS
 from memorisk.studies.engine.runner import missing_cells, named_progress, run_cells
-from memorisk.studies.engine.study import FinishedStudy, Study, StudyReport, open_study, run_study
+from memorisk.studies.engine.study import CellsPlan, FinishedStudy, Study, StudyReport, open_study, run_study
 from memorisk.studies.generators.cells import (
     Detectors,
     blank_conditions,
@@ -241,6 +241,16 @@ class GeneratorsRun(Study[GeneratorsResult]):
         for source in self.options.detectors:
             for data in sets.values():
                 _check_knowledge(self.detectors, source, data)
+
+    def cells_plan(self) -> CellsPlan:
+        """Count the generators, their work, and those that no data set has images for."""
+        done = {cell.key: cell.done for cell in self.cells}
+        return CellsPlan(
+            n_cells=len(done),
+            n_finished=sum(done.values()),
+            cost=study_cost(self.cells, self.detectors),
+            problems=tuple(f"{name}: {why}" for name, why in self.refused.items()),
+        )
 
     def run(self, run: RunFolder, progress: Progress) -> None:
         """Train and read what is not done; failures are noted in the folders of their cells."""

@@ -13,7 +13,7 @@ from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress, total
 from memorisk.studies.engine.cells import CELLS, failures
 from memorisk.studies.engine.runner import missing_cells, run_cells
-from memorisk.studies.engine.study import ImageStudy, StudyReport, open_study, run_study
+from memorisk.studies.engine.study import CellsPlan, ImageStudy, StudyReport, open_study, run_study
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.pairs.cells import Cell
 from memorisk.studies.pairs.detectors import read_detectors
@@ -95,6 +95,11 @@ class PairStudy(ImageStudy[PairBenchmark]):
             cost=total(costs) + Cost(bytes_images=self.store.images.nbytes),
             notes=d.notes,
         )
+
+    def cells_plan(self) -> CellsPlan:
+        """Count the detectors and their work."""
+        plan = self.plan()
+        return CellsPlan(n_cells=len(plan.cells), n_finished=sum(plan.cells.values()), cost=plan.cost)
 
     def run(self, run: RunFolder, progress: Progress) -> None:
         """Write the part of each patient, and measure the detectors, one after the other."""

@@ -31,7 +31,7 @@ from memorisk.runs.folder import CONFIG, RunFolder, is_hidden, read_config
 from memorisk.runs.settings import setting_names
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.studies.engine.runner import named_progress, run_cells
-from memorisk.studies.engine.study import NOT_RUN_YET, FinishedStudy, Study, StudyReport, run_study
+from memorisk.studies.engine.study import NOT_RUN_YET, CellsPlan, FinishedStudy, Study, StudyReport, run_study
 from memorisk.studies.rare_distinctive.config import StudyConfig, read_study, slug
 from memorisk.studies.rare_distinctive.page import rarity_page
 from memorisk.studies.rare_distinctive.results import DEFENCES, StudyRuns, part_name
@@ -192,6 +192,10 @@ class RareStudy(Study[StudyResult]):
         """Refuse settings that would make another audit of a cell that is finished."""
         for part in self.parts:
             check_part(part.name, part.folder, part.settings)
+
+    def cells_plan(self) -> CellsPlan:
+        """Count the parts and those with a result, to which seeds may have been added."""
+        return CellsPlan(n_cells=len(self.parts), n_finished=sum(map(_finished, self.parts)), cost=None)
 
     def run(self, run: RunFolder, progress: Progress) -> None:
         """Run every cell, then every defence, each by itself."""

@@ -17,7 +17,7 @@ from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress, no_progress
 from memorisk.studies.engine.cells import read_result
 from memorisk.studies.engine.runner import Ended, missing_cells, run_cells
-from memorisk.studies.engine.study import REPORT, FinishedStudy, Study, StudyReport, open_study, run_study
+from memorisk.studies.engine.study import REPORT, CellsPlan, FinishedStudy, Study, StudyReport, open_study, run_study
 from memorisk.studies.unique_features.canary_training import CHECKPOINTS, RESULTS, STATES, run_on_gpu
 from memorisk.studies.unique_features.config import UniqueStudy, read_unique
 from memorisk.studies.unique_features.dataset import SetData, prepare_set
@@ -152,6 +152,13 @@ class UniqueRun(Study[UniqueResult]):
                 check_fit(job.model(), images, job.labels, job.rows, job.options, **how)
             except InputError as error:
                 raise InputError(f"{one_line(arm.dataset, 60)}, {job.network}: {error}") from None
+
+    def cells_plan(self) -> CellsPlan:
+        """Count the trainings; until the bases are finished, influential images are not known, and any are counted."""
+        influences = self.planner.any_influence() | _influences(bases := self.planner.bases())
+        done = {t.key: t.done for t in [*bases, *self.planner.others(influences)]}
+        cost = self.planner.cost(_influences(bases))
+        return CellsPlan(n_cells=len(done), n_finished=sum(done.values()), cost=cost)
 
     def run(self, run: RunFolder, progress: Progress) -> None:
         """Train what is missing: first the models that show which images are influential, then all others."""

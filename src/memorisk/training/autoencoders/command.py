@@ -117,16 +117,15 @@ class AutoencoderCommand(TrainingCommand[TrainAutoencoderOptions, ImageStore, Au
         save_autoencoder(training.network, run.path / AUTOENCODER, record, scaling_factor=scaling_factor)
         return summary
 
-    def estimate(self, training: AutoencoderTraining) -> AutoencoderPlan:
-        """Plan the training by two steps."""
+    def estimate(self, training: AutoencoderTraining, *, timed: bool) -> AutoencoderPlan:
+        """Plan the training, if timed by two steps."""
         options, bounds = self.options, batch_bounds(len(training.rows), self.options.batch_size)
         losses = (loss for _ in range(2) for loss in training.losses(lambda seed: None, 0, bounds[:1]))
-        each, steps = seconds_a_step(losses, training.setup), len(bounds) * options.epochs
+        steps = len(bounds) * options.epochs
+        seconds = steps * seconds_a_step(losses, training.setup) if timed else float("nan")
         parameters = sum(parameter.numel() for parameter in training.network.parameters())
         cost = _cost(self.source, self.parts, training, steps)
-        return AutoencoderPlan(
-            self.parts.counts, steps, steps * each, training.notes, cost, _shape(training), parameters
-        )
+        return AutoencoderPlan(self.parts.counts, steps, seconds, training.notes, cost, _shape(training), parameters)
 
 
 def _cost(store: ImageStore, parts: Division, training: AutoencoderTraining, steps: int) -> Cost:

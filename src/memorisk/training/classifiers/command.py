@@ -30,7 +30,7 @@ from memorisk.runs.files import json_value, read_array, read_json, write_json, w
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.steps import metered
-from memorisk.runs.workload import Progress, no_progress
+from memorisk.runs.workload import Progress, no_progress, total
 from memorisk.statistics.epsilon import replace_one_epsilon
 from memorisk.statistics.quality.utility import against_majority
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
@@ -39,7 +39,7 @@ from memorisk.training.classifiers.private import patient_epsilon, privacy_of
 from memorisk.training.engine.data import Division, build_targets, training_labels
 from memorisk.training.engine.options import TrainClassifierOptions, TrainOptions, resolve_options
 from memorisk.training.engine.pixels import choose_normalisation
-from memorisk.training.run import SUMMARY, TrainingCommand, open_images
+from memorisk.training.run import SUMMARY, TrainingCommand, TrainingPlan, open_images
 
 WEIGHTS_FILE = "weights.safetensors"
 NOISE = "noise"
@@ -77,7 +77,7 @@ def train_classifier(
     return ClassifierCommand(images, out, settings_of(TrainClassifierOptions, settings), progress).train_arms()
 
 
-class ClassifierCommand(TrainingCommand[TrainClassifierOptions, ImageStore, dict[str, TrainJob], Any]):
+class ClassifierCommand(TrainingCommand[TrainClassifierOptions, ImageStore, dict[str, TrainJob], TrainingPlan]):
     """The command ``memorisk train classifier``: a job for each regime, each in a folder of its own."""
 
     name = "classifier"
@@ -98,7 +98,7 @@ class ClassifierCommand(TrainingCommand[TrainClassifierOptions, ImageStore, dict
             shares, seed = (1 - options.held_out, 0.0, options.held_out), options.split_seed
             part = split_by_group(self.labels, manifest.groups, fractions=shares, seed=seed, linked=linked)
             part[part == NOT_AUDITABLE] = "train"
-        rows = {str(name): np.flatnonzero(part == name) for name in {"train", "test", *part.tolist()}}
+        rows = {str(name): np.flatnonzero(part == name) for name in dict.fromkeys(("train", "test", *part.tolist()))}
         for name in ("train", "test"):
             if not len(rows[name]):
                 raise InputError(f"{one_line(manifest.name)} has no {name} images: classes need at least 7 groups each")
@@ -118,13 +118,20 @@ class ClassifierCommand(TrainingCommand[TrainClassifierOptions, ImageStore, dict
         """Return nothing: regimes and settings may be added to a run."""
         return {}
 
+    def estimate(self, training: dict[str, TrainJob], *, timed: bool) -> TrainingPlan:
+        """Plan the trainings of the regimes that are not done; none is timed."""
+        cost = total([fit_cost(job.n_slots, job.options) for job in training.values() if not job.done])
+        return TrainingPlan(self.parts.counts, cost.steps or 0, float("nan"), (), cost)
+
     def train_arms(self) -> TrainedClassifiers:
         """Train the classifiers in a folder each, or read those that are done; errors as for `train`."""
         jobs = self.build()
         with self.opened(jobs) as run:
+            plan = self.estimate(jobs, timed=False)
+            if plan.steps:
+                self.progress(plan.opening, 0, 0)
             self.note_start(run)
-            steps = sum(fit_cost(job.n_slots, job.options).steps or 0 for job in jobs.values() if not job.done)
-            with metered(partial(self.progress, "training"), steps):
+            with metered(partial(self.progress, "training"), plan.steps):
                 arms = {name: self._train(run, name, job) for name, job in jobs.items()}
             run.log("finished")
         return TrainedClassifiers(self.folder, arms)

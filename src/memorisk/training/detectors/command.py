@@ -124,15 +124,16 @@ class CopyCommand(TrainingCommand[TrainDetectorOptions, ImageStore, CopyDetector
         fitted = training.fit(run.subfolder(DETECTOR), self.progress)
         return _copy_summary(self.source, self.parts, fitted, training.options, self.progress)
 
-    def estimate(self, training: CopyDetectorTraining) -> TrainingPlan:
-        """Plan the training by two steps with the whole network."""
+    def estimate(self, training: CopyDetectorTraining, *, timed: bool) -> TrainingPlan:
+        """Plan the training, if timed by two steps with the whole network."""
         recipe = training.options
         bounds = batch_bounds(len(training.rows), recipe.images_a_step)
         first = ((lambda seed: None), recipe.frozen_epochs, bounds[:1])  # of an epoch in which nothing is frozen
         losses = (loss for _ in range(2) for loss in training.losses(*first))
-        each, steps = seconds_a_step(losses, training.setup), len(bounds) * recipe.epochs
+        steps = len(bounds) * recipe.epochs
+        seconds = steps * seconds_a_step(losses, training.setup) if timed else float("nan")
         cost = _copy_cost(self.source, self.parts, training, steps)
-        return TrainingPlan(self.parts.counts, steps, steps * each, training.notes, cost)
+        return TrainingPlan(self.parts.counts, steps, seconds, training.notes, cost)
 
 
 def _copy_cost(store: ImageStore, parts: Division, training: CopyDetectorTraining, steps: int) -> Cost:
@@ -215,20 +216,20 @@ class LatentCommand(TrainingCommand[TrainDetectorOptions, Latents, StageTraining
         fitted = run_stages(training, run.path, self.progress)
         return _latent_summary(self.source, self.parts, fitted, training.options, self.progress)
 
-    def estimate(self, training: StageTraining) -> TrainingPlan:
-        """Plan a training by two steps of each stage."""
+    def estimate(self, training: StageTraining, *, timed: bool) -> TrainingPlan:
+        """Plan a training, if timed by two steps of each stage."""
         options, first = training.options, training
         steps, seconds, notes, stages = 0, 0.0, [], []
         for _ in range(options.stages or 1):
             count = training.batches * training.part.epochs
             steps += count
-            seconds += count * seconds_a_step(training.rehearse(2), training.setup)
+            seconds += count * seconds_a_step(training.rehearse(2), training.setup) if timed else 0.0
             stages.append(training)
             notes += [note for note in training.notes if note not in notes]
             training = training.as_second()
         notes.append("Patience may end a stage much earlier.")
         cost = lcmem_cost(self.source, self.parts, stages, first.options)
-        return TrainingPlan(self.parts.counts, steps, seconds, tuple(notes), cost)
+        return TrainingPlan(self.parts.counts, steps, seconds if timed else float("nan"), tuple(notes), cost)
 
 
 def _open_latents(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> tuple[Latents, Division]:

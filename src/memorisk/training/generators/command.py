@@ -170,16 +170,17 @@ class GeneratorCommand(TrainingCommand[TrainGeneratorOptions, ImageStore, Genera
         fitted = run_training(training, self.options.generator, run.path, **how)
         return _summary(self.source, self.parts, self.options, training, fitted)
 
-    def estimate(self, training: GeneratorTraining) -> GeneratorPlan:
-        """Plan the training by two steps."""
+    def estimate(self, training: GeneratorTraining, *, timed: bool) -> GeneratorPlan:
+        """Plan the training, if timed by two steps."""
         options, store, parts = self.options, self.source, self.parts
-        each, config = training.seconds_a_step(), training.config(options.steps)
+        seconds = options.steps * training.seconds_a_step() if timed else float("nan")
+        config = training.config(options.steps)
         looks = -(-options.steps // options.snapshot_every) if options.keep_snapshots else 0
         size = training.parameters * _BYTES
         return GeneratorPlan(
             parts.counts,
             options.steps,
-            options.steps * each,
+            seconds,
             (*training.notes, *_notes_on_parts(store, parts, options)),
             _cost(store, parts, options, training, looks, self.folder / CLASSIFIERS),
             config.conditioned_on,
