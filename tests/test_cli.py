@@ -307,7 +307,7 @@ UNKNOWN = [
     (("--modle", "small_cnn"), "Did you mean --model?"),
     (("--train", "os.path:jion"), "Did you mean 'join'?"),
     (("--train", "os.path"), "module:function"),
-    (("--train", "no_such_module:train"), "No module named 'no_such_module'"),
+    (("--train", "no_such_module:train"), "--train no_such_module:train: module no_such_module is missing"),
     (("--device", "gpu"), "cpu, cuda"),
     (("--dicom-gruop", "PatientID"), "Did you mean --dicom-group?"),
 ]
@@ -758,3 +758,28 @@ def test_a_misspelt_folder_is_refused_before_anything_heavy_is_loaded(tmp_path, 
     assert shown.stderr == "memorisk: IMAGE: the file or folder does not exist. Did you mean 'IMAGES'?\n"
     assert shown.stdout == "[]\n"
     assert entries(tmp_path) == ["IMAGES"]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("audit classifier digits --train nosuch:f --out run", "--train nosuch:f: module nosuch is missing"),
+        (
+            "audit feature nosuch.py:f --mark text:A --probes digits --out run",
+            "the model nosuch.py:f: module nosuch.py",
+        ),
+        ("generate nosuch.py:f run", "the generator nosuch.py:f: module nosuch.py is missing"),
+        ("synthesize digits run --generator nosuch:f --calibration digits", "the generator nosuch:f: module nosuch is"),
+        ("audit synthetic digits digits --detector detector:nosuch --out run", "nosuch: the file or folder"),
+        ("bench reid digits --detectors ours=detector:nosuch --out run", "nosuch: the file or folder"),
+        ("train detector latents:nosuch --out run", "nosuch: the file or folder"),
+        ("train generator digits --latent autoencoder:nosuch --out run", "nosuch: the file or folder"),
+    ],
+)
+def test_a_misspelt_function_or_kind_is_refused_before_torch_is_loaded(command, message, tmp_path):
+    code = "import sys, memorisk.cli.main as c; c.main(sys.argv[1:]); print('torch' in sys.modules)"
+    asked = [sys.executable, "-c", code, *command.split()]
+    shown = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert message in shown.stderr
+    assert shown.stdout == "False\n"
+    assert entries(tmp_path) == []

@@ -15,6 +15,7 @@ from typing import Any
 from memorisk.images.sources.places import refuse_nowhere
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.storage.locations import LIBRARIES, origin_of, refuse_run_at_url, url_of
+from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, refuse_missing_module
 
 _IMAGES = ("images", "train", "synthetic", "held_out", "probes", "calibration")
 _WEIGHTS = ("weights", "feature_weights", "classifier_weights", "conditioning_weights")
@@ -27,6 +28,9 @@ _PLACES = ("training", "source", "generator", "models")
 """Arguments other than images whose text names files or folders."""
 _NAMES_OR_FILES = (*_WEIGHTS, "detector", "features", "encoder")
 """Arguments whose text is a known name or, with a slash, a path."""
+_KINDS_OF_PLACE = re.compile(r"(?:[^:@/]*=)?(?:detector|latents|autoencoder|transformers):([^@]+)")
+"""Names of kinds whose text goes on with a path, unless it names weights by ``@``."""
+_FUNCTION = re.compile(r"[\w.]+:\w+")
 _NEVER_READ = frozenset(("store", "cluster", "log_to", "to", "python_path"))
 _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)", re.DOTALL)
 
@@ -70,6 +74,7 @@ def local_arguments(arguments: dict[str, Any], help_command: str) -> Iterator[di
         yield _shown(arguments)
         return
     _refuse_missing({name: value for name, value in flat.items() if name != "train"} | arguments, help_command)
+    _refuse_missing_modules(arguments, flat)
     if not _holds(tuple(flat.values())):
         yield arguments
         return
@@ -111,10 +116,32 @@ def _refuse_missing(values: Mapping[str, Any], help_command: str) -> None:
                 refuse_nowhere(str(word), help_command)
             elif not isinstance(word, str):
                 continue
+            elif (place := _KINDS_OF_PLACE.fullmatch(word)) and not Path(word).exists():
+                refuse_nowhere(place[1], help_command)
             elif name in _IMAGES:
                 refuse_nowhere(word)
             elif (name in _PLACES or (name in _NAMES_OR_FILES and "/" in word)) and "@" not in word:  # NAME@WEIGHTS
                 refuse_nowhere(word, help_command)
+
+
+def _refuse_missing_modules(arguments: Mapping[str, Any], flat: Mapping[str, Any]) -> None:
+    """Refuse functions of modules that are nowhere, before libraries are loaded that only they need.
+
+    Args:
+        arguments: Arguments and settings of a command, by name.
+        flat: The same, with the settings one by one.
+
+    Raises:
+        InputError: A module is nowhere.
+    """
+    settings = [value for value in arguments.values() if _is_settings(value)]
+    trained = [getattr(value, f.name) for value in settings for f in fields(value) if f.metadata == NAMES_A_FUNCTION]
+    named = {"--train": trained, "the generator": flat.get("generator"), "the model": flat.get("models")}
+    for what, value in named.items():
+        words = [str(word) for word in (value if isinstance(value, (tuple, list)) else (value,))]
+        for word in words:
+            if _FUNCTION.fullmatch(word) and not Path(word).exists():
+                refuse_missing_module(word, what, flat.get("python_path", ()))
 
 
 def _with_urls(message: str, values: Iterable[Any]) -> str:

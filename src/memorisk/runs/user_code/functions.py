@@ -12,7 +12,7 @@ from typing import Any
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.options import grouped
 from memorisk.runs.processes import child_path
-from memorisk.runs.user_code.modules import import_current, loaded_fingerprint, text_fingerprint
+from memorisk.runs.user_code.modules import import_current, is_importable, loaded_fingerprint, text_fingerprint
 
 NAMES_A_FUNCTION = {"names": "function"}
 """Metadata of a setting that is ``module:function``; in Python it may be the function itself."""
@@ -142,10 +142,7 @@ def read_named(name: str, what: str, python_path: Sequence[Path] = ()) -> tuple[
     files = (file for root in roots for file in (root / last / "__init__.py", root / f"{last}.py"))
     file = next((file for file in files if file.is_file()), None)
     if file is None:
-        raise InputError(
-            f"{what} {one_line(name, 80)}: module {one_line(module_name, 80)} is missing; it must be "
-            "installed, be on PYTHONPATH, or lie in a folder that python_path names; the current folder is not searched"
-        )
+        raise _missing_module(name, what)
     text = file.read_bytes()
     try:
         statements = ast.parse(text).body
@@ -153,6 +150,30 @@ def read_named(name: str, what: str, python_path: Sequence[Path] = ()) -> tuple[
         subject = f"{what} {one_line(name, 80)}: {one_line(file.name, 80)}"
         raise InputError(f"{subject} is no Python: {one_line(error)}") from None
     return _without_body(statements, module_name, function_name), text_fingerprint(text)
+
+
+def refuse_missing_module(name: str, what: str, python_path: Sequence[Path] = ()) -> None:
+    """Refuse a function of a module that is nowhere, at once: nothing is imported.
+
+    Args:
+        name: Name of the module and the function in it, ``module:function``; others are refused where they are loaded.
+        what: Name of the setting, for messages.
+        python_path: Folders in which the module may lie, searched after everything installed.
+
+    Raises:
+        InputError: There is no such module.
+    """
+    module_name = name.partition(":")[0]
+    if all(map(str.isidentifier, module_name.split("."))) and not is_importable(module_name, python_path):
+        raise _missing_module(name, what)
+
+
+def _missing_module(name: str, what: str) -> InputError:
+    """Return the error for a module that is nowhere."""
+    return InputError(
+        f"{what} {one_line(name, 80)}: module {one_line(name.partition(':')[0], 80)} is missing; it must be "
+        "installed, be on PYTHONPATH, or lie in a folder that python_path names; the current folder is not searched"
+    )
 
 
 def _without_body(statements: Sequence[ast.stmt], module_name: str, name: str) -> Callable[..., Any]:

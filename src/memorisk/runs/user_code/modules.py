@@ -82,9 +82,7 @@ def import_current(name: str, folders: Sequence[Path] = ()) -> ModuleType:
     """
     top = name.partition(".")[0]
     with without_current_folder():
-        finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        specs = (f.find_spec(top, sys.path if f is PathFinder else None) for f in finders)
-        spec = next((spec for spec in specs if spec is not None), None)
+        spec = _spec_of(top)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {top!r}")
         roots = {form for root in (*_roots(spec), *folders) for form in (str(root), str(root.resolve()))}
@@ -94,6 +92,25 @@ def import_current(name: str, folders: Sequence[Path] = ()) -> ModuleType:
             sys.meta_path.insert(0, _finder)
         importlib.invalidate_caches()
         return importlib.import_module(name)
+
+
+def is_importable(name: str, folders: Sequence[Path] = ()) -> bool:
+    """Say whether a module or the package around it is there, without importing anything.
+
+    Args:
+        name: Name of the module, as ``package.module``.
+        folders: Folders of the user's modules, searched after everything installed.
+    """
+    top = name.partition(".")[0]
+    with without_current_folder():
+        return _spec_of(top) is not None or PathFinder.find_spec(top, [str(folder) for folder in folders]) is not None
+
+
+def _spec_of(top: str) -> ModuleSpec | None:
+    """Return the specification of a top-level module by the finders of Python, in their order."""
+    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    specs = (f.find_spec(top, sys.path if f is PathFinder else None) for f in finders)
+    return next((spec for spec in specs if spec is not None), None)
 
 
 def loaded_fingerprint(module: str) -> str | None:
