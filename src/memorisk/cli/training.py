@@ -1,6 +1,6 @@
 """``memorisk train`` and ``memorisk study``: arguments, handed on. Loads nothing heavy until a command runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -28,6 +28,7 @@ from memorisk.cli.settings import (
     with_executor,
     with_progress_bar,
 )
+from memorisk.images.sources.places import refuse_nowhere
 from memorisk.report.kinds import load_part
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.options import Precision
@@ -261,6 +262,19 @@ STUDIES = (
 )
 
 
+def _refuse_missing_sets(config: Mapping[str, Any]) -> None:
+    """Refuse a study whose images are not there, before anything heavy is loaded; its own check refuses other faults.
+
+    Raises:
+        InputError: A file or folder of images does not exist.
+    """
+    datasets = config.get("datasets")
+    for dataset in datasets.values() if isinstance(datasets, dict) else ():
+        for key in ("images", "probes") if isinstance(dataset, dict) else ():
+            if isinstance(source := dataset.get(key), str):
+                refuse_nowhere(source)
+
+
 def _add_study(kind: StudyKind) -> None:
     """Add the command of a study."""
 
@@ -276,6 +290,8 @@ def _add_study(kind: StudyKind) -> None:
         config = with_executor(read_yaml(file, flags=False), executor, cluster)
         if kind.takes_functions and isinstance(settings := config.setdefault("settings", {}), dict):
             set_function_folder(settings, "python_path", file)
+        if not tables_only:
+            _refuse_missing_sets(config)
         if dry_run:
             plan = with_progress_bar(load_part(kind.plan), config, out=out)
             load_part(kind.show_plan)(plan)
