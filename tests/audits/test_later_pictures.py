@@ -135,3 +135,16 @@ def test_adding_pictures_loads_no_network_library(sets: dict[str, Path], tmp_pat
     code += "print(code, [name for name in ('torch', 'timm', 'torchvision') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+
+
+@pytest.mark.parametrize("make", [audited, classified])
+def test_a_report_shows_no_images_that_changed_since_the_run(make, sets: dict[str, Path], tmp_path: Path) -> None:
+    there = shutil.copytree(sets["train"].parent, tmp_path / "sets")
+    moved = {name: there / place.name for name, place in sets.items()}
+    run = make(moved, tmp_path / "run", gallery=False)
+    before = (run / "report.html").read_bytes()
+    for file in moved["train"].iterdir():
+        Image.fromarray(255 - np.asarray(Image.open(file))).save(file)
+    with pytest.raises(InputError, match=r"_x\d+\.png: the image has changed since the run read it\); put them back"):
+        render_again(run, gallery=True)
+    assert (run / "report.html").read_bytes() == before

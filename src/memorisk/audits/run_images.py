@@ -15,7 +15,7 @@ import numpy as np
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.manifest import BUILTIN
 from memorisk.images.options import ImageOptions, of_synthetic_images
-from memorisk.images.pixels import PixelRule, Source
+from memorisk.images.pixels import PIXEL_HASH, PixelRule, Source, hash_pixels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore
 from memorisk.report.options import ReportOptions
@@ -82,8 +82,8 @@ class PartImages:
     """Images of one part of a run: training, synthetic or held out.
 
     Args:
-        table: Columns ``name``, the ids as the run writes them, and the places of the images: ``path``, and for some
-            ``member`` and ``frame``.
+        table: Columns ``name``, the ids as the run writes them, the places of the images (``path``, and for some
+            ``member`` and ``frame``), and where the run wrote them the hashes of their pixels.
         root: Folder that paths are relative to; None for built-in images.
         rule: Rule that decides their pixels.
     """
@@ -117,18 +117,22 @@ class PartImages:
         """Read the pixels [h, w, c] uint8 or uint16, as the audit compared them.
 
         Raises:
-            InputError: The image cannot be read, or is no longer there.
+            InputError: The image cannot be read, is no longer there, or is another one than the run compared.
         """
         try:
-            return self.rule.prepare(self.rule.read(self.source(row)))
+            pixels = self.rule.prepare(self.rule.read(self.source(row)))
         except OSError as error:
             raise InputError(f"the image cannot be read: {error.strerror or one_line(error, 80)}") from None
+        recorded = self.table.text(PIXEL_HASH, row)
+        if recorded and hash_pixels(pixels) != recorded:
+            raise InputError("the image has changed since the run read it")
+        return pixels
 
     def pixels_of(self, name: str) -> np.ndarray:
         """Return the pixels of an id, as `NamedImages.pixels_of`.
 
         Raises:
-            InputError: The image cannot be read, or is no longer there.
+            InputError: As `pixels`.
         """
         row = self.row_of(name)
         if row is None:

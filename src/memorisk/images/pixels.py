@@ -247,6 +247,10 @@ def one_channel(image: np.ndarray) -> np.ndarray:
     return image[..., :1] if image.shape[2] == 3 and is_grey(image) else image
 
 
+PIXEL_HASH = "pixel_hash"
+"""Column of tables that holds the hash of an image's pixels."""
+
+
 def hash_pixels(image: np.ndarray) -> str:
     """Hash pixels [h, w, c] to 32 hexadecimal digits; grey has one hash in one channel and in three equal ones."""
     image = one_channel(image)

@@ -14,7 +14,7 @@ when all is written. One process builds, others wait for it.
 import mmap
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import pandas as pd
 from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import PixelRule, Source, hash_pixels
+from memorisk.images.pixels import PIXEL_HASH, PixelRule, Source, hash_pixels
 from memorisk.images.store_writer import (
     DECODED_IMAGES,
     IMAGES,
@@ -79,6 +79,14 @@ class ImageStore:
         columns += [] if splits is None else [splits]
         layout = {"shape": self.images.shape, "dtype": self.images.dtype.str}
         return fingerprint(layout, *(column.tolist() for column in columns), length=32)
+
+    def hashed_manifest(self, **columns: Any) -> Manifest:
+        """Return the manifest with the hash of each image's pixels, by which a finished run knows its images again.
+
+        Args:
+            **columns: Further columns, [N] each.
+        """
+        return replace(self.manifest, table=self.manifest.table.assign(**columns, **{PIXEL_HASH: self.pixel_hashes}))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the store without pixels that lie in its folder: they stay there when it moves to another process."""

@@ -245,7 +245,7 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     """Train and score the models, and write what they give."""
     plan, recipe, store, choice = prepared.plan, prepared.recipe, prepared.store, prepared.choice
     options = choice.options
-    _write_manifest(run, store.manifest, plan, names)
+    _write_manifest(run, store, plan, names)
     jobs = make_jobs(run.path, store, plan, recipe, options)
     pilot = _pilot(run, jobs, plan, recipe, options, progress)
     foreseen = pilot if choice.rehearsal is not None else lambda: None
@@ -306,9 +306,9 @@ def _pilot(
     return state
 
 
-def _write_manifest(run: RunFolder, manifest: Manifest, plan: Plan, names: Pseudonyms) -> None:
+def _write_manifest(run: RunFolder, store: ImageStore, plan: Plan, names: Pseudonyms) -> None:
     parts = {"part": plan.parts.part.astype(str), "training_group": plan.parts.groups.astype(str)}
-    names.manifest(replace(manifest, table=manifest.table.assign(**parts))).save(run / "manifest.parquet")
+    names.manifest(store.hashed_manifest(**parts)).save(run / "manifest.parquet")
 
 
 def _context(

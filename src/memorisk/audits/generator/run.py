@@ -237,8 +237,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             progress(opening(foreseen), 0, 0)
         plan = p.plan.twins
         parts = {"part": plan.parts.part.astype(str), "training_group": plan.parts.groups.astype(str)}
-        manifest = replace(p.store.manifest, table=p.store.manifest.table.assign(**parts))
-        names.manifest(manifest).save(run / "manifest.parquet")
+        names.manifest(p.store.hashed_manifest(**parts)).save(run / "manifest.parquet")
         jobs = make_jobs(run.path, p.store, plan, options, self.training)
         train_all(run, jobs, options, lambda d, n: progress("training", d, n))
         progress("scoring", 0, 0)

@@ -548,4 +548,4 @@ def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
         if store is None:
             remove_recorded(path)
         else:
-            names.manifest(store.manifest).save(path)
+            names.manifest(store.hashed_manifest()).save(path)
