@@ -43,6 +43,15 @@ EXPORT = (
     "nn.ReLU(), nn.Linear(8, 3)); torch.onnx.export(net.eval(), (torch.zeros(2, 1, 32, 32),), 'net.onnx', dynamo=True, "
     "dynamic_shapes=({0: torch.export.Dim('n', min=1, max=4096)},), verbose=False)"
 )
+GENERATORS = """
+settings: {detectors: ["pixels:8"], quality: none, images: 60, sampling_steps: 5, closest: 2}
+generator: {kind: dit, network: tiny/4, conditioned_on: none, batch_size: 16, lr: 2e-3}
+datasets:
+  digits: {images: TRAIN, group_from: '^(\\d+)_', held_out: 0.3}
+arms:
+  few images: {training_images: 20, generator: {steps: 150}, snapshots: [50, 150]}
+  many images: {training_images: 200, generator: {steps: 150}, snapshots: [50, 150]}
+"""
 PEOPLE = "--group-from ^(\\d+)_"
 AUDIT = f"audit classifier DATA {PEOPLE} --models 16 --fail-on never"
 SETS = f"{PEOPLE} --detector pixels"
@@ -69,6 +78,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare classifier defended --out compare", "compare/report.html"),
     "check": (f"images check DATA {PEOPLE} --out check", "check/report.html"),
     "study": ("study rare-distinctive --config study.yaml --out study", "study/report.html"),
+    "detectors": (
+        f"bench detectors DATA {PEOPLE} --backbones pixels pca:16 --losses none --specificity 0.9 --out detectors",
+        "detectors/report.html",
+    ),
+    "copies": (
+        f"bench copies DATA {PEOPLE} --detectors default mse ncc pixels:4 --test-images 60 --out copies",
+        "copies/report.html",
+    ),
+    "canaries": (
+        f"study unique-features --config {ROOT / 'recipes/unique-features-digits.yaml'} --out canaries",
+        "canaries/report.html",
+    ),
+    "generators": ("study generators --config generators.yaml --out generators", "generators/report.html"),
     "officer": ("statement synthetic --out statement --page officer.html", "officer.html"),
 }
 """Command of each run, and its page; empty for a run that another one needs."""
@@ -98,6 +120,7 @@ def inputs(folder: Path) -> None:
             save(image, folder / "STEPS" / f"step-{step}" / f"{k:03}.png")
     write_long_names(folder / "LONG", pixels[:900], labels[:900] % len(LONG_CLASSES))
     (folder / "study.yaml").write_text(STUDY)
+    (folder / "generators.yaml").write_text(GENERATORS)
     subprocess.run([sys.executable, "-c", EXPORT], cwd=folder, check=True, capture_output=True)
 
 
@@ -165,7 +188,7 @@ Output of `recipes/first_screens.py`: reports of the built-in digits in a headle
 all that contain a letter, in text and in drawings. First picture: its upper edge, bold where it lies below
 the first screen. Cut: tables of the whole page that are wider than their place, or "page" where the page itself is. The
 limit is {limit} words, {officer} for the officer's page. Where a first screen is short, the contents of the page are
-in sight and count, too; so do the words of long names, of which the middle is cut out. A pass shows the patients whom
+in sight and count, too; so do the words of long names, of which the middle is cut out. A pass shows the patients that
 the models remember most; where it is redacted, its figures are larger.
 
 {table}

@@ -46,6 +46,10 @@ FIRST_SCREENS = (
     "compare",
     "check",
     "study",
+    "detectors",
+    "copies",
+    "canaries",
+    "generators",
     "officer",
 )
 """Runs of `recipes/first_screens.py` whose first screens are shown, each as NAME-verdict."""

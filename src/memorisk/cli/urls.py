@@ -29,7 +29,7 @@ _PLACES = ("training", "source", "generator", "models")
 _NAMES_OR_FILES = (*_WEIGHTS, "detector", "features", "encoder")
 """Arguments whose text is a known name or, with a slash, a path."""
 _KINDS_OF_PLACE = re.compile(r"(?:[^:@/]*=)?(?:detector|latents|autoencoder|transformers):([^@]+)")
-"""Names of kinds whose text goes on with a path, unless it names weights by ``@``."""
+"""Kinds of detectors and latents that a path follows, unless weights are named by ``@``."""
 _FUNCTION = re.compile(r"[\w.]+:\w+")
 _NEVER_READ = frozenset(("store", "cluster", "log_to", "to", "python_path"))
 _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)", re.DOTALL)

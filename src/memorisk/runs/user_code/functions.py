@@ -161,7 +161,7 @@ def refuse_missing_module(name: str, what: str, python_path: Sequence[Path] = ()
         python_path: Folders in which the module may lie, searched after everything installed.
 
     Raises:
-        InputError: There is no such module.
+        InputError: The module is nowhere.
     """
     module_name = name.partition(":")[0]
     if all(map(str.isidentifier, module_name.split("."))) and not is_importable(module_name, python_path):

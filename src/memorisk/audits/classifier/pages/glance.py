@@ -1,6 +1,6 @@
 """Pictures of the first screen of the classifier report: this file, this recipe, the classes, and the first patients.
 
-These are flagged ones or, where none is flagged, those whom the models remember most.
+These are flagged patients or, where none is flagged, those with the largest M.
 """
 
 from collections.abc import Mapping
