@@ -79,7 +79,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": (f"images check DATA {PEOPLE} --out check", "check/report.html"),
     "study": ("study rare-distinctive --config study.yaml --out study", "study/report.html"),
     "detectors": (
-        f"bench detectors DATA {PEOPLE} --backbones pixels pca:16 --losses none --specificity 0.9 --out detectors",
+        f"bench detectors DATA {PEOPLE} --backbones default pixels --losses none --specificity 0.9 --out detectors",
         "detectors/report.html",
     ),
     "copies": (

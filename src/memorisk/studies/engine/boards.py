@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from memorisk.report.blocks import Block, Callout, Column, Name, Paragraph, Steps, Table, Text
+from memorisk.report.blocks import Block, Callout, Column, Name, Paragraph, Table, Text
 from memorisk.report.columns import percent
-from memorisk.studies.engine.pages import lead_blocks
+from memorisk.studies.engine.pages import finding_blocks, lead_blocks
 from memorisk.studies.engine.tables import TABLES, escape_markdown, markdown_table, texts_as_missing
 
 LEADERBOARD = "leaderboard"
@@ -42,7 +42,7 @@ class Board:
         """
         answer = Callout("warning", "No detector was measured", [Paragraph("The failures are listed below.")])
         if len(self.rows):
-            answer = Callout("note", self.question, [Steps(self.findings)])
+            answer = Callout("note", self.question, finding_blocks(self.findings))
         return lead_blocks(answer, {"Detectors": len(self.rows), **facts, "Failed": len(failed)}, failed)
 
     def blocks(self, caption: str, columns: Sequence[Column] = ()) -> list[Block]:

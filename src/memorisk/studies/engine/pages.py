@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memorisk.report.blocks import Block, Callout, Fact, Facts, Page, Paragraph, Section, Steps, Text
+from memorisk.report.blocks import Block, Callout, Details, Fact, Facts, Page, Paragraph, Section, Steps, Text
 from memorisk.report.columns import count
 from memorisk.report.glance import first_picture
 from memorisk.studies.engine.layout import StudyLayout
 from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
+
+FINDINGS_IN_SIGHT = 1
+"""Number of findings that a page does not fold."""
 
 
 def study_page(
@@ -60,6 +63,16 @@ def study_page(
         footer=[Paragraph(page.footer.format_map(values))],
         redacted=redacted,
     )
+
+
+def finding_blocks(findings: Sequence[Text]) -> list[Block]:
+    """Lay out the findings of a study: the first ones are in sight, the others are folded.
+
+    Args:
+        findings: Sentences, of which the first answers the question of the study.
+    """
+    first, more = findings[:FINDINGS_IN_SIGHT], findings[FINDINGS_IN_SIGHT:]
+    return [Steps(first), *([Details(f"More findings ({len(more)})", [Steps(more)])] if more else [])]
 
 
 def lead_blocks(

@@ -29,14 +29,14 @@ from memorisk.report.columns import column_numbers, column_texts, percent, power
 from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.figures.intervals import MOST_ROWS, series_plot
 from memorisk.studies.engine.figures import drawn, series_of
-from memorisk.studies.engine.pages import lead_blocks, study_page
+from memorisk.studies.engine.pages import finding_blocks, lead_blocks, study_page
 from memorisk.studies.engine.rows import rows_of
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.generators.config import GeneratorsStudy
 from memorisk.studies.generators.memorization import HELD_OUT, pools
 from memorisk.studies.generators.results import Evaluation, StudyEvaluations
 from memorisk.studies.generators.tables import LAYOUT
-from memorisk.studies.generators.wording import findings, unjudgeable_sets
+from memorisk.studies.generators.wording import NOT_SHOWN, findings, unjudgeable_sets
 
 SHARE_FIGURES = {
     "memorized_figure": ("n_images", "images", "Memorized share of every generator"),
@@ -188,13 +188,27 @@ def generators_page(
         blocks,
         lead=_lead(reading, by_name, failed),
         redacted=options.redact,
+        answers=_answers(by_name),
         held="images of the training data, as requested" if pictures else "no image",
     )
 
 
+def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
+    """Count for each section with an answer what its table says; sections without numbers have none."""
+    memorized, copies = by_name["memorized"].ours, by_name["copies"].ours
+    low, chance = column_numbers(memorized, "share_low"), column_numbers(memorized, "attained")
+    n_judged, answers = int(np.isfinite(column_numbers(memorized, "share")).sum()), dict[str, dict[str, int]]()
+    if n_judged:
+        answers["memorized"] = {"n_memorized": int((low > chance).sum()), "n_judged": n_judged}
+    if trends := column_texts(copies, "positive") if len(copies) else []:
+        shown = sum(one != NOT_SHOWN for one in trends)
+        answers["copies"] = {"n_shown": shown, "n_trends": len(trends)}
+    return answers
+
+
 def _lead(reading: StudyEvaluations, by_name: Mapping[str, StudyTable], failed: Mapping[str, str]) -> list[Block]:
     lines = findings(by_name["memorized"].ours, by_name["copies"].ours)
-    blocks: list[Block] = [Steps(lines)] if lines else [Paragraph("No generator is finished yet.")]
+    blocks = finding_blocks(lines) if lines else [Paragraph("No generator is finished yet.")]
     facts = {
         "Generators": len({cell.name for cell in reading.cells} | failed.keys()),
         "Finished": len(reading.cells) - len(reading.unfinished),

@@ -22,7 +22,7 @@ from memorisk.studies.generators.memorization import (
     trend_rows,
 )
 from memorisk.studies.generators.results import FIGURE_RANGES, StudyEvaluations, mean_over_seeds, quality_rows
-from memorisk.studies.generators.wording import lacks_power
+from memorisk.studies.generators.wording import NOT_SHOWN, lacks_power
 
 LAYOUT = read_layout(__package__, "study")
 """Schemas of the tables and the page."""
@@ -185,5 +185,5 @@ def _trend_words(table: pd.DataFrame) -> list[str]:
     """Return whether each trend is positive: an interval above 0."""
     sure = [np.asarray(column_numbers(table, f"{name}_low")) > 0 for name in OUTCOMES]
     return [
-        "both" if a and b else "flagged" if a else "nearness" if b else "not shown" for a, b in zip(*sure, strict=True)
+        "both" if a and b else "flagged" if a else "nearness" if b else NOT_SHOWN for a, b in zip(*sure, strict=True)
     ]

@@ -11,6 +11,8 @@ from memorisk.runs.errors import plural
 from memorisk.statistics.copies.set_memorization import can_show_memorization
 
 Finding = Sequence[Inline]
+NOT_SHOWN = "not shown"
+"""Text of a trend over copies that neither measure shows."""
 
 
 def findings(memorized: pd.DataFrame, copies: pd.DataFrame) -> list[Finding]:
@@ -26,7 +28,7 @@ def findings(memorized: pd.DataFrame, copies: pd.DataFrame) -> list[Finding]:
         lines.append([Name(name), ": ", Strong(_answer(row)), f" {_share(row)}"])
     for row in copies.to_dict("records"):
         name = f"{row['dataset']}, {row['arm']}, by {row['detector']}"
-        sure = row["positive"] != "not shown"
+        sure = row["positive"] != NOT_SHOWN
         answer = "more copies, more memorized." if sure else "no trend over copies shown."
         slope = (
             f" Flagged per doubling: {decimal(row['flagged'])} ({_interval_words(row, 'flagged', decimal)}); nearness "

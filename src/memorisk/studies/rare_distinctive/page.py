@@ -31,6 +31,9 @@ SIGNIFICANT = 0.05
 """Level below which a p-value counts in an answer."""
 
 
+_GUESSING = 0.5  # AUC of an attacker who guesses
+
+
 def rarity_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
     """Lay out a study.
 
@@ -46,14 +49,25 @@ def rarity_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
 
 
 def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
-    """Count for each section whose title is a question what its table answers."""
+    """Count for each section with an answer what its table says; sections without numbers have none."""
     table = by_name["table_1"].ours
-    if table.empty:
-        return {}
     rho, p = column_numbers(table, "class_rho"), column_numbers(table, "class_p")
-    counts = {"n_cells": np.isfinite(rho).sum(), "n_negative": (rho < 0).sum()}
-    counts["n_significant"] = ((rho < 0) & (p < SIGNIFICANT)).sum()
-    return {"rarity": {name: int(n) for name, n in counts.items()}} if counts["n_cells"] else {}
+    auc_low = column_numbers(by_name["table_8"].ours, "low")
+    change_high = column_numbers(by_name["table_4"].ours, "change_high")
+    counts = {
+        "rarity": {
+            "n_cells": np.isfinite(rho).sum(),
+            "n_negative": (rho < 0).sum(),
+            "n_significant": ((rho < 0) & (p < SIGNIFICANT)).sum(),
+        },
+        "attacks": {"n_measured": np.isfinite(auc_low).sum(), "n_exposed": (auc_low > _GUESSING).sum()},
+        "defences": {"n_compared": np.isfinite(change_high).sum(), "n_lower": (change_high < 0).sum()},
+    }
+    return {
+        section: {name: int(n) for name, n in numbers.items()}
+        for section, numbers in counts.items()
+        if next(iter(numbers.values()))
+    }
 
 
 def _lead(runs: StudyRuns, tables: Sequence[StudyTable]) -> list[Block]:

@@ -40,7 +40,7 @@ from memorisk.report.columns import (
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.studies.engine.figures import drawn
-from memorisk.studies.engine.pages import lead_blocks, study_page
+from memorisk.studies.engine.pages import finding_blocks, lead_blocks, study_page
 from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.engine.tables import StudyTable, table_blocks
 from memorisk.studies.unique_features.config import LEVEL, PLAIN, UniqueStudy
@@ -347,7 +347,7 @@ def _lead(
     blocks: list[Block] = [Paragraph(_protocol(study))]
     lines = findings(by_name["table_1"].ours, by_name["table_2"].ours)
     if lines:
-        blocks.append(Steps(lines))
+        blocks += finding_blocks(lines)
     facts = {
         "Models trained": len(reading.answers),
         "Data sets": len(reading.sets),
