@@ -24,7 +24,14 @@ from memorisk.audits.generator.evidence import generator_evidence, unseen_weight
 from memorisk.audits.generator.options import GeneratorAuditOptions, options_from
 from memorisk.audits.generator.plan import draw_parts, make_generator_plan
 from memorisk.audits.generator.run import audit_generator
-from memorisk.audits.generator.target import audit_target, open_target, patient_items, refuse_other_split
+from memorisk.audits.generator.target import (
+    Target,
+    audit_target,
+    open_generator,
+    open_target,
+    patient_items,
+    refuse_other_split,
+)
 from memorisk.audits.generator.trainings import make_jobs
 from memorisk.audits.release.export import release
 from memorisk.audits.release.statement import make_statement
@@ -34,7 +41,7 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.models.generators.denoiser import Denoiser
 from memorisk.models.generators.dit.folder import save_dit
 from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
-from memorisk.models.generators.noise_losses import noise_losses
+from memorisk.models.generators.noise_losses import hashed_noise, noise_losses
 from memorisk.models.generators.perceptron import linear_schedule, new_perceptron
 from memorisk.models.generators.released import ReleasedGenerator, open_released
 from memorisk.models.provenance import TrainingRecord
@@ -50,6 +57,7 @@ from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.reasons import FAIL
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
+from tests.models.generators.test_unet import pipeline
 from tests.models.small_dit import noise_of_training, small_dit, small_spec
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -481,6 +489,69 @@ def test_a_generator_of_classes_is_attacked_with_them(alike: World, transformer:
     assert np.ptp(of_classes) > 1e-3
     with pytest.raises(InputError, match="has no class 'all images'"):
         open_target(alike.store, alike.plan, job, options)
+
+
+def test_guidance_adds_the_loss_of_the_guided_prediction(
+    alike: World, transformer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale = 3.0
+    label = np.resize(np.array(["c0", "c1", "c2"], dtype=object), len(alike.plan.items))
+    plan = replace(alike.plan, items=replace(alike.plan.items, label=label))
+    evidence = replace(alike.evidence, items=replace(alike.evidence.items, label=label))
+    job = make_jobs(Path("nowhere"), alike.store, plan, alike.options)[0][0]
+    options = replace(alike.options, kind="dit", target=transformer, guidance=scale)
+    target = open_target(alike.store, plan, job, options)
+    rows = np.array([0, 1, 5])
+    x = scaled(np.asarray(alike.store.images)[plan.item_row[rows]]).float().view(-1, 1, SIDE, SIDE)
+    expected = np.zeros((len(target.times), len(rows)))
+    network, shares = target.generator.network, target.generator.denoiser.alpha_bar
+    for column, (image, ident, number) in enumerate(zip(x, plan.items.image[rows], (0, 1, 2), strict=True)):
+        for row, t in enumerate(target.times.tolist()):
+            for draw in range(2 * target.pairs):
+                e = hashed_noise(ident, draw, image.shape)
+                x_t = (shares[t].sqrt() * image + (1 - shares[t]).sqrt() * e).float()[None]
+                times = torch.tensor([t])
+                none, own = (network(x_t, times, torch.tensor([n])).sample[:, :1] for n in (3, number))  # 3 is no class
+                error = none + scale * (own - none) - e
+                expected[row, column] += float(error.square().mean()) / (2 * target.pairs)
+    losses = target.guided_losses(rows)
+    assert losses is not None
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+    def audited(**more: float) -> TargetAudit:
+        return audit_target(alike.store, plan, job, evidence, alike.weights, replace(options, **more))
+
+    guided, plain = audited(), audited(guidance=1.0)
+    assert guided.guidance == scale
+    assert plain.guidance is None
+    assert set(guided.attacks) - set(plain.attacks) == {"guided_loss"}
+    assert {name: guided.attacks[name].auc for name in plain.attacks} == {k: v.auc for k, v in plain.attacks.items()}
+    monkeypatch.setattr(Target, "guided_losses", lambda self, rows: self.losses(rows))
+    assert audited().attacks["guided_loss"].auc == plain.attacks["loss_threshold"].auc
+
+
+def test_guidance_needs_a_condition_and_a_value_for_none(alike: World, transformer: Path, tmp_path: Path) -> None:
+    for settings, message in (
+        ({"guidance": 2.0}, "name it with target"),
+        ({"guidance": 2.0, "target": transformer}, "no setting of kind tiny: name it with kind dit or unet"),
+        ({"guidance": -1.0, "target": transformer, "kind": "dit"}, "must be 0 or more"),
+    ):
+        with pytest.raises(InputError, match=message):
+            options_from(settings).validate()
+    free = small_dit(small_spec("none", side=SIDE, channels=1))
+    config = GeneratorConfig(kind="dit", name="free", size=(SIDE, SIDE), channels=1)
+    save_dit(free, tmp_path / "free", config, scheduler=noise_of_training(variance_type="fixed_large"))
+    classes = pipeline(tmp_path / "classes", num_class_embeds=3)
+    never = read_json(transformer / "generator.json")
+    never["details"] = {"recipe": {"drop_condition": 0}}
+    write_json(transformer / "generator.json", never, recorded=True)
+    for kind, folder, message in (
+        ("dit", tmp_path / "free", "--target free has no condition"),
+        ("unet", classes, "--target classes predicts nothing without a class"),
+        ("dit", transformer, "was trained with drop_condition 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            open_generator(replace(alike.options, kind=kind, target=folder, guidance=2.0))
 
 
 def test_hostile_folders_are_refused_and_run_no_code(transformer: Path) -> None:

@@ -257,6 +257,8 @@ class TargetAudit:
     """Share of the noise in its training images that a generator explains, beyond a trivial prediction."""
     beats_guessing: Annotated[bool | None, OMITTED] = None
     """Whether that is surely above 0; None for a classifier, and where it is not known."""
+    guidance: Annotated[float | None, OMITTED] = None
+    """Scale of classifier-free guidance of a generator's guided loss; None without guidance."""
     attacks: Mapping[str, AttackNumbers] = field(default_factory=dict[str, AttackNumbers])
     """Over all classes, by name."""
     access: Annotated[Mapping[str, str], OMITTED] = field(default_factory=dict[str, str])

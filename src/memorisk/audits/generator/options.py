@@ -28,6 +28,7 @@ OF_KINDS = {
     "latent": ("dit",),
     "noise_schedule": ("dit", "unet"),
     "ema": ("dit", "unet"),
+    "guidance": ("dit", "unet"),
 }
 """Settings that only some kinds have."""
 
@@ -44,7 +45,7 @@ WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pix
 @grouped(
     "training",
     essential="kind network steps dose target extract",
-    design="dose levels draws target extract",
+    design="dose levels draws target guidance extract",
 )
 @dataclass(frozen=True, kw_only=True)
 class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
@@ -84,6 +85,10 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     """Generator to be released; the given split tells which images it was trained on. The weights of a tiny network as
     one file, or the folder of a DiT of `train generator` or of diffusers, or of a U-Net of diffusers."""
 
+    guidance: float = 1.0
+    """Scale of classifier-free guidance at which --target is released, as 7.5; its loss at that scale is one more attack.
+    1 is none."""
+
     extract: int | None = None
     """Draw so many images from --target, and audit whether they copy a patient of its training, against test patients;
     at least 100."""
@@ -119,6 +124,9 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
                 "1000"
             )
         check_finite(self, "lr")
+        check_finite(self, "guidance", zero=True)
+        if self.guidance != 1 and self.target is None:
+            raise InputError("guidance is that of the generator that is to be released: name it with target")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema is {self.ema}; it must be from 0 to below 1")
         self.check_own_training(_BUILT_IN - ({"kind"} if self.target else set()))

@@ -39,7 +39,7 @@ from memorisk.audits.generator.plan import (
     make_generator_plan,
     several_findings_notes,
 )
-from memorisk.audits.generator.target import audit_target, check_target
+from memorisk.audits.generator.target import audit_target, check_target, open_generator
 from memorisk.audits.generator.trainings import (
     Training,
     TwinJobs,
@@ -58,7 +58,6 @@ from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.generators.released import open_released
 from memorisk.report.quantities import opening
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, plural
@@ -148,7 +147,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             refuse_fewer_seeds(self.out, options)
         self.training: Training = read_training(options, dry_run=self.dry_run)
         if options.target is not None:
-            open_released(options.target, options.kind)
+            open_generator(options)
         if not self.dry_run and training_processes(options) > 1 and options.executor == "local":
             prepare_workers(*WORKER_MODULES)
         self.marks: Marks = marks_to_keep(self.out, options.review)

@@ -39,7 +39,7 @@ from memorisk.training.generators.batches import ImageView, RowImages, view_imag
 from memorisk.training.generators.twin_jobs import TwinJob, guessed_losses, twin_shares
 from memorisk.training.generators.user_training import OwnRecipe
 
-LOSS = "loss"
+LOSS, GUIDED = "loss", "guided_loss"
 MEMBERS = ("canary", "train")
 """Parts whose images are members of the generator's training."""
 MOST_TRIED = 64
@@ -58,6 +58,7 @@ class Target:
         conditions: Class of each item as the generator counts them, [I] int64; None for one without conditions.
         times: Times of its schedule at which the twins are scored, [L].
         pairs: Number of antithetic pairs of noise.
+        guidance: Scale of guidance at which it is released; 1 for none.
     """
 
     generator: ReleasedGenerator
@@ -66,6 +67,7 @@ class Target:
     conditions: torch.Tensor | None
     times: np.ndarray
     pairs: int
+    guidance: float = 1.0
 
     def parts(self, rows: np.ndarray) -> Iterator[tuple[torch.Tensor, list[str], torch.Tensor | None]]:
         """Yield images, ids and conditions of some items, so many at a time."""
@@ -86,6 +88,17 @@ class Target:
             losses.append(noise_losses(denoiser, x, ids, self.times, pairs, None, of))
         return np.concatenate(losses, axis=1)
 
+    def guided_losses(self, rows: np.ndarray) -> np.ndarray | None:
+        """Compute the loss of some items at each level by the guided prediction, [L, n]; None without guidance.
+
+        Levels and noise are those of `losses`, so that the two differ in condition and guidance alone.
+        """
+        if self.guidance == 1:
+            return None
+        guided = replace(self.generator.denoiser, guidance=self.guidance)
+        losses = [noise_losses(guided, x, ids, self.times, self.pairs, None, of) for x, ids, of in self.parts(rows)]
+        return np.concatenate(losses, axis=1)
+
     def published(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the scores of the published attacks on some items, by name, [n] each."""
         attacks = [
@@ -101,6 +114,22 @@ class Target:
         return {name: np.concatenate(parts) for name, parts in scores.items()}
 
 
+def open_generator(options: GeneratorAuditOptions) -> ReleasedGenerator:
+    """Open the generator that is to be released, before its images are known.
+
+    Args:
+        options: Settings of the audit.
+
+    Raises:
+        InputError: It cannot be read, or cannot be guided as the settings say.
+    """
+    assert options.target is not None
+    generator = open_released(options.target, options.kind)
+    if options.guidance != 1:
+        generator.check_guidance(options.guidance, f"--target {one_line(options.target.name, 60)}")
+    return generator
+
+
 def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorAuditOptions) -> Target:
     """Open the generator that is to be released.
 
@@ -114,7 +143,7 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
         InputError: It cannot be read, or does not fit the images or the twins.
     """
     assert options.target is not None
-    name, generator = one_line(options.target.name, 60), open_released(options.target, options.kind)
+    name, generator = one_line(options.target.name, 60), open_generator(options)
     if (generator.latent == "pixels") != (options.latent == "pixels"):
         space = "pixels" if generator.latent == "pixels" else "latents of its own autoencoder"
         raise InputError(f"--target {name} draws {space}, and the twins do not: name the same space by --latent")
@@ -156,7 +185,7 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
     else:
         times = np.array([generator.denoiser.nearest_time(share) for share in twin_shares(job).tolist()])
     images = view.shown(plan.item_row, device)
-    return Target(generator, images, plan.items.image, conditions, times, job.recipe.draws)
+    return Target(generator, images, plan.items.image, conditions, times, job.recipe.draws, options.guidance)
 
 
 def refuse_other_split(generator: ReleasedGenerator, store: ImageStore, parts: Parts, name: str) -> None:
@@ -201,7 +230,7 @@ def check_target(store: ImageStore, plan: Plan, job: TwinJob, options: Generator
     target = replace(open_target(store, plan, job, options), pairs=1)
     rows = np.flatnonzero(plan.items.split != "test")[:MOST_TRIED]
     with limited_threads(job.threads):
-        _refuse_not_finite({LOSS: target.losses(rows), **target.published(rows)}, options)
+        _refuse_not_finite(_every_score(target, rows), options)
 
 
 def audit_target(
@@ -225,11 +254,13 @@ def audit_target(
     rows = np.arange(len(plan.items))
     test = plan.items.split == "test"
     with limited_threads(job.threads):
-        levels, published = target.losses(rows), target.published(rows)
-    _refuse_not_finite({LOSS: levels, **published}, options)
-    loss = joined_losses(levels, weights)
+        measured = _every_score(target, rows)
+    _refuse_not_finite(measured, options)
+    loss = joined_losses(measured.pop(LOSS), weights)
     own = {"loss": loss, "margin": -loss}
-    scores = target_scores(own, evidence, ~test, test) | published | {CONTROL: unseen_score(evidence, test)}
+    if GUIDED in measured:
+        measured[GUIDED] = -joined_losses(measured[GUIDED], weights)
+    scores = target_scores(own, evidence, ~test, test) | measured | {CONTROL: unseen_score(evidence, test)}
     every, classes = _rows(scores, evidence.items, options.attack_gate)
     (control,) = (row.numbers for row in every if row.attack == CONTROL)
     attacks = {row.attack: row for row in every if row.attack != CONTROL}
@@ -248,6 +279,7 @@ def audit_target(
         loss_test=float(loss[test].mean()),
         explained=utility.explained,
         beats_guessing=utility.beats_guessing,
+        guidance=None if options.guidance == 1 else options.guidance,
         attacks={name: row.numbers for name, row in attacks.items()},
         access={name: row.access for name, row in attacks.items()},
         control=control,
@@ -294,6 +326,12 @@ def _means(score: np.ndarray, place: np.ndarray) -> np.ndarray:
     n = np.bincount(place, there)
     total = np.bincount(place, np.where(there, score, 0.0))
     return np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+
+
+def _every_score(target: Target, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Compute what is measured of some items by name: losses [L, n], scores of the published attacks [n]."""
+    guided = target.guided_losses(rows)
+    return {LOSS: target.losses(rows), **target.published(rows), **({} if guided is None else {GUIDED: guided})}
 
 
 def _refuse_not_finite(scores: Mapping[str, np.ndarray], options: GeneratorAuditOptions) -> None:

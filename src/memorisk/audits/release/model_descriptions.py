@@ -336,6 +336,9 @@ def _target_controls(target: TargetAudit, units: str) -> list[Figure]:
     if target.explained is not None:
         title = "Share of the noise in its training images that the very model explains"
         figures.append(Figure(name="target_explained", title=title, value=target.explained))
+    if target.guidance is not None:
+        title = "Scale of classifier-free guidance of the guided loss on the very model"
+        figures.append(Figure(name="target_guidance", title=title, value=target.guidance))
     return figures
 
 

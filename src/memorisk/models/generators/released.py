@@ -42,6 +42,22 @@ class ReleasedGenerator:
     own: Generator | None = None
     """The same generator with a sampler of its own; None for one that draws by its denoiser."""
 
+    def check_guidance(self, guidance: float, name: str) -> None:
+        """Refuse guidance that the generator cannot have.
+
+        Args:
+            guidance: Scale of the guidance, another one than 1.
+            name: Name of the generator in messages.
+
+        Raises:
+            InputError: It has no condition, or no value for none; or it was never trained without a condition.
+        """
+        if self.denoiser.null is None or not self.classes:
+            why = "predicts nothing without a class" if self.classes else "has no condition to keep to"
+            raise InputError(f"guidance is {guidance:g}, and {name} {why}: leave it at 1")
+        if isinstance(self.own, DiTGenerator):
+            self.own.check_guidance(guidance)
+
     def drawing(self, name: str, shape: tuple[int, int, int]) -> Generator:
         """Return the generator as one that draws images.
 

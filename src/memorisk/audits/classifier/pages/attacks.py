@@ -41,6 +41,7 @@ from memorisk.statistics.verdicts.levels import ATTACK_GATE
 from memorisk.statistics.verdicts.scales import LossScale
 
 _EXPLAINED = "Share of the noise in the images it was trained on that it explains"
+_GUIDANCE = "Scale of classifier-free guidance of the loss with guidance"
 
 
 def attack_section(reading: ResultView) -> list[Block]:
@@ -259,8 +260,9 @@ def target_section(reading: ResultView) -> list[Block]:
         "Mean loss on the images it was trained on": target.loss_members,
         "Mean loss on the test part": target.loss_test,
         _EXPLAINED: target.explained,
+        _GUIDANCE: target.guidance,
     }
-    unknown = (_EXPLAINED,) if reading.scale.of_answers else described
+    unknown = (_EXPLAINED, _GUIDANCE) if reading.scale.of_answers else described
     described = {name: value for name, value in described.items() if value is not None or name not in unknown}
     return [*blocks, Definitions(settings(described), compact=True)]
 

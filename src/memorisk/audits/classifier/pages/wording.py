@@ -73,6 +73,11 @@ ATTACKS: dict[str, tuple[str, str]] = {
     ),
     "sima": ("SimA", "How little noise the generator sees in the image as it is."),
     "clid": ("CLiD", "How much better the generator predicts noise when it is given the class of the image."),
+    "guided_loss": (
+        "Loss with guidance",
+        "How small the generator's error on the image is, at all levels of noise together, when classifier-free "
+        "guidance leads its prediction towards the image's own condition, at the scale at which it is released.",
+    ),
 }
 """Title and description of each of memorisk's attacks; an attack of another package brings its own title."""
 

@@ -106,7 +106,7 @@ class DiTGenerator:
         how = how or SamplingOptions()
         how.validate()
         checked, where = check_draw(self.config, draw), check_device(device)
-        self._check_guidance(how.guidance)
+        self.check_guidance(how.guidance)
         network = self.network.to(where)
         decoder = None if self.vae is None else self.vae.to(where)
         return DiffusionSampler(network, self.scheduler, decoder, self.config.channels, how, where).draw(checked)
@@ -115,8 +115,15 @@ class DiTGenerator:
         """Return which images of a store it or its autoencoder was trained or chosen on; None if not known."""
         return None if self.seen is None else join_seen(self.seen.parts(store), self.vae_seen, store)
 
-    def _check_guidance(self, guidance: float) -> None:
-        """Refuse guidance that a generator cannot have."""
+    def check_guidance(self, guidance: float) -> None:
+        """Refuse guidance that the generator cannot have.
+
+        Args:
+            guidance: Scale of the guidance; 1 for none.
+
+        Raises:
+            InputError: The generator has no condition, or was never trained without one.
+        """
         if guidance == 1:
             return
         name, recipe = one_line(self.config.name, 60), self.config.details.get("recipe", {})
