@@ -46,9 +46,7 @@ def generator_outlook(
     jobs = [job for pair in make_jobs(out, store, plan, options, training) for job in pair]
     todo = [job for job in jobs if not job.done]
     first, n, seconds = jobs[0], len(store.images), None
-    target_passes = (options.target is not None) + 2 * (
-        options.guidance != 1
-    )  # guided: two passes
+    target_passes = (options.target is not None) + 2 * (options.guidance != 1)  # guided: two passes
     cost = Cost(
         trainings=len(todo),
         images_passed=(len(todo) + target_passes) * n * options.levels * 2 * options.draws,

@@ -29,6 +29,7 @@ OF_KINDS = {
     "noise_schedule": ("dit", "unet"),
     "ema": ("dit", "unet"),
     "guidance": ("dit", "unet"),
+    "caption_column": ("unet",),
 }
 """Settings that only some kinds have."""
 
@@ -63,6 +64,10 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     latent: str = "pixels"
     """DiT: space in which it draws: pixels, or the latents of autoencoder:FOLDER or autoencoder:NAME@default."""
 
+    caption_column: str | None = None
+    """U-Net that is conditioned on captions (folder of a StableDiffusionPipeline): column of the captions of the
+    images."""
+
     noise_schedule: Literal["linear", "cosine"] = "linear"
     """DiT, U-Net of a named size: noise schedule, as in `train generator`."""
 
@@ -83,11 +88,12 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
 
     target: Path | None = None
     """Generator to be released; the given split tells which images it was trained on. The weights of a tiny network as
-    one file, or the folder of a DiT of `train generator` or of diffusers, or of a U-Net of diffusers."""
+    one file, or the folder of a DiT of `train generator` or of diffusers, or of a U-Net of diffusers, also one
+    of captions and latents (a StableDiffusionPipeline)."""
 
     guidance: float = 1.0
-    """Scale of classifier-free guidance at which --target is released, as 7.5; its loss at that scale is one more attack.
-    1 is none."""
+    """Scale of classifier-free guidance at which --target is released, as 7.5: its loss there is one more attack. 1 is
+    none."""
 
     extract: int | None = None
     """Draw so many images from --target, and audit whether they copy a patient of its training, against test patients;

@@ -43,6 +43,8 @@ from memorisk.audits.generator.target import audit_target, check_target, open_ge
 from memorisk.audits.generator.trainings import (
     Training,
     TwinJobs,
+    caption_notes,
+    check_captions,
     make_jobs,
     read_losses,
     read_training,
@@ -153,6 +155,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         self.marks: Marks = marks_to_keep(self.out, options.review)
         progress("reading the manifest", 0, 0)
         self.manifest: Manifest = load_manifest(self.sources["IMAGES"], options)
+        check_captions(self.manifest, self.training, options)
         make_generator_plan(self.manifest, draw_parts(self.manifest, [], options, options.split_seed), options)
         subgroups(self.manifest.table, self.manifest.groups, options.by)
         with nullcontext():
@@ -289,7 +292,11 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             prepared.linked,
             prepared.alike,
             by=options.by,
-            notes=[*([OWN_TRAINING] if self.own else []), *several_findings_notes(store.manifest.labels)],
+            notes=[
+                *([OWN_TRAINING] if self.own else []),
+                *several_findings_notes(store.manifest.labels),
+                *caption_notes(job),
+            ],
             audit=self.kind,
             model=network_words(options),
             n_parameters=None if self.own else build_twin(job).parameters,

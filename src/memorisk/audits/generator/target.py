@@ -37,6 +37,7 @@ from memorisk.scores.twin_attacks import Access
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.batches import ImageView, RowImages, view_images
 from memorisk.training.generators.twin_jobs import TwinJob, guessed_losses, twin_shares
+from memorisk.training.generators.unet_training import captions_of
 from memorisk.training.generators.user_training import OwnRecipe
 
 LOSS, GUIDED = "loss", "guided_loss"
@@ -55,10 +56,12 @@ class Target:
         generator: The generator, on its device.
         images: Images of all items.
         ids: Ids of all items, [I].
-        conditions: Class of each item as the generator counts them, [I] int64; None for one without conditions.
+        conditions: Class of each item as the generator counts them, [I] int64, or tokens of its caption, [I, T]; None
+            for a generator without conditions.
         times: Times of its schedule at which the twins are scored, [L].
         pairs: Number of antithetic pairs of noise.
         guidance: Scale of guidance at which it is released; 1 for none.
+        conditional_twins: Whether the twins are scored with the condition of each image.
     """
 
     generator: ReleasedGenerator
@@ -68,6 +71,7 @@ class Target:
     times: np.ndarray
     pairs: int
     guidance: float = 1.0
+    conditional_twins: bool = False
 
     def parts(self, rows: np.ndarray) -> Iterator[tuple[torch.Tensor, list[str], torch.Tensor | None]]:
         """Yield images, ids and conditions of some items, so many at a time."""
@@ -78,13 +82,13 @@ class Target:
     def losses(self, rows: np.ndarray) -> np.ndarray:
         """Compute the loss of some items at each level, with the noise of the twins, [L, n].
 
-        It is that of the unconditional network, as the loss of the twins is; a network without a value for no class has
-        twins of classes.
+        It is that of the unconditional network where the loss of the twins is; a network without a value for no class
+        has twins of classes, and one of captions twins of captions.
         """
         denoiser, pairs = self.generator.denoiser, self.pairs
         losses: list[np.ndarray] = []
         for x, ids, conditions in self.parts(rows):
-            of = conditions if denoiser.null is None else None
+            of = conditions if self.conditional_twins else None
             losses.append(noise_losses(denoiser, x, ids, self.times, pairs, None, of))
         return np.concatenate(losses, axis=1)
 
@@ -144,9 +148,10 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
     """
     assert options.target is not None
     name, generator = one_line(options.target.name, 60), open_generator(options)
-    if (generator.latent == "pixels") != (options.latent == "pixels"):
+    if (generator.latent == "pixels") != (job.encoder is None):
         space = "pixels" if generator.latent == "pixels" else "latents of its own autoencoder"
-        raise InputError(f"--target {name} draws {space}, and the twins do not: name the same space by --latent")
+        way = "name the same space by --latent" if options.kind == "dit" else "train twins of its own folder"
+        raise InputError(f"--target {name} draws {space}, and the twins do not: {way}")
     device = torch.device(job.device)
     in_pixels = ImageView(store, None, None)
     view = (
@@ -179,13 +184,20 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
         if unknown is not None:
             raise InputError(f"--target {name} has no class {one_line(unknown, 60)!r}, which the images have")
         conditions = torch.tensor([number[label] for label in plan.items.label], dtype=torch.int64)
+    if generator.captions is not None:
+        assert job.caption_column is not None
+        captions = np.array(captions_of(store.manifest, job.caption_column), dtype=object)[plan.item_row]
+        conditions = generator.captions.tokens(captions.tolist())
+    conditional_twins = generator.denoiser.null is None or generator.captions is not None
     generator.network.to(device)
     if isinstance(job.recipe, OwnRecipe) and not job.done:  # the twins' levels are known after the first training
         times = levels(generator.denoiser, job.recipe.levels)
     else:
         times = np.array([generator.denoiser.nearest_time(share) for share in twin_shares(job).tolist()])
     images = view.shown(plan.item_row, device)
-    return Target(generator, images, plan.items.image, conditions, times, job.recipe.draws, options.guidance)
+    return Target(
+        generator, images, plan.items.image, conditions, times, job.recipe.draws, options.guidance, conditional_twins
+    )
 
 
 def refuse_other_split(generator: ReleasedGenerator, store: ImageStore, parts: Parts, name: str) -> None:

@@ -8,10 +8,11 @@ import numpy as np
 from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.classifier.twin_trainings import run_trainings, training_device
 from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.unet import UNetFolder, read_unet
 from memorisk.models.latents import open_latents
-from memorisk.runs.errors import MemoriskError
+from memorisk.runs.errors import InputError, MemoriskError, plural
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
@@ -26,12 +27,14 @@ from memorisk.training.generators.twin_jobs import (
     run_twin,
     twin_shares,
 )
+from memorisk.training.generators.unet_training import captions_of
 from memorisk.training.generators.user_training import CALL_FORM, OwnRecipe
 
 TwinJobs = list[tuple[TwinJob, TwinJob]]
 """Jobs of twins A and B, per seed."""
 
 
+_OWN_LATENTS = "latents of its folder"
 Training = OwnRecipe | UNetFolder | None
 """Part of a training that the settings only name: the user's function, or the configuration of a folder."""
 
@@ -56,6 +59,46 @@ def read_training(options: GeneratorAuditOptions, *, dry_run: bool) -> Training:
     )
 
 
+def has_captions(training: Training) -> bool:
+    """Return whether the twins are conditioned on captions."""
+    return isinstance(training, UNetFolder) and training.captions is not None
+
+
+def check_captions(manifest: Manifest, training: Training, options: GeneratorAuditOptions) -> None:
+    """Refuse captions that do not fit the network.
+
+    Args:
+        manifest: The images.
+        training: Function or folder, from `read_training`.
+        options: Settings of the audit.
+
+    Raises:
+        InputError: A network of captions lacks their column, or another one has a column of captions.
+    """
+    column, needed = options.caption_column, has_captions(training)
+    if column is None and needed:
+        raise InputError("the U-Net of this folder is conditioned on captions: name their column by --caption-column")
+    if column is not None and not needed:
+        raise InputError(
+            "caption_column is given, and this U-Net takes no captions: name the folder of a StableDiffusionPipeline, "
+            "or leave the column out"
+        )
+    if column is not None:
+        captions_of(manifest, column)
+
+
+def caption_notes(job: TwinJob) -> list[str]:
+    """Return the note that images have no caption; none where each has one, and without captions.
+
+    Args:
+        job: A job of the audit.
+    """
+    if job.caption_column is None:
+        return []
+    n = captions_of(job.store.manifest, job.caption_column).count("")
+    return [f"{plural(n, 'image has', 'images have')} no caption, and the empty one in its place."] if n else []
+
+
 def twin_recipe(plan: Plan, options: GeneratorAuditOptions, training: Training = None) -> TwinRecipe | OwnRecipe:
     """Resolve every default of training and scores, so that the report can name it.
 
@@ -69,7 +112,7 @@ def twin_recipe(plan: Plan, options: GeneratorAuditOptions, training: Training =
     return TwinRecipe(
         kind=options.kind,
         network=options.chosen_network if training is None else f"folder {training.identity}",
-        latent=options.latent,
+        latent=_OWN_LATENTS if training is not None and training.captions is not None else options.latent,
         noise_schedule=options.noise_schedule,
         steps=options.chosen_steps,
         batch_size=options.images_a_step(int((plan.parts.part != "test").sum())),
@@ -94,9 +137,10 @@ def make_jobs(
         training: Function or folder, from `read_training`.
     """
     recipe, device, encoder = twin_recipe(plan, options, training), training_device(options), None
-    if options.latent != "pixels":
+    latent = training.latent if isinstance(training, UNetFolder) else options.latent
+    if latent != "pixels":
         books = store.folder.parent.parent
-        encoder = open_latents(options.latent, store.shape, size=store.shape[0], books=books).identity
+        encoder = open_latents(latent, store.shape, size=store.shape[0], books=books).identity
 
     def job(rows: np.ndarray, seed: int, slots: int | None) -> TwinJob:
         """Make the training job of a twin that sees these rows."""
@@ -114,6 +158,7 @@ def make_jobs(
             encoder=encoder,
             python_path=options.python_path if isinstance(training, OwnRecipe) else (),
             unet=training if isinstance(training, UNetFolder) else None,
+            caption_column=options.caption_column if has_captions(training) else None,
         )
 
     return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]

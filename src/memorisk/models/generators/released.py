@@ -16,6 +16,7 @@ from memorisk.models.generators.dit.folder import DiTGenerator, load_pipeline
 from memorisk.models.generators.dit.network import null_labels, spec_of
 from memorisk.models.generators.generators import DESCRIPTION, Generator, load_generator
 from memorisk.models.generators.perceptron import NoisePerceptron, new_perceptron, perceptron_denoiser
+from memorisk.models.generators.text_to_image.captions import CaptionFolder
 from memorisk.models.generators.unet import load_unet
 from memorisk.models.hub import fill_network
 from memorisk.models.settings import GeneratorConfig
@@ -39,6 +40,8 @@ class ReleasedGenerator:
     """Channels, height and width of what it draws; the number of values alone for a small network."""
     classes: tuple[str, ...] = ()
     """Names of its classes, in the order of their numbers; empty for a generator without conditions."""
+    captions: CaptionFolder | None = None
+    """Tokenizer of its captions, whose tokens are its condition; None for a generator without captions."""
     own: Generator | None = None
     """The same generator with a sampler of its own; None for one that draws by its denoiser."""
 
@@ -52,7 +55,7 @@ class ReleasedGenerator:
         Raises:
             InputError: It has no condition, or no value for none; or it was never trained without a condition.
         """
-        if self.denoiser.null is None or not self.classes:
+        if self.denoiser.null is None or not (self.classes or self.captions):
             why = "predicts nothing without a class" if self.classes else "has no condition to keep to"
             raise InputError(f"guidance is {guidance:g}, and {name} {why}: leave it at 1")
         if isinstance(self.own, DiTGenerator):
@@ -64,7 +67,12 @@ class ReleasedGenerator:
         Args:
             name: Name for a report.
             shape: Height, width and channels of its images.
+
+        Raises:
+            InputError: It draws from captions.
         """
+        if self.captions is not None:
+            raise InputError(f"{name} draws from captions, of which memorisk draws no images: leave --extract out")
         if self.own is not None:
             return self.own
         height, width, channels = shape
@@ -85,7 +93,8 @@ def open_released(place: Path, kind: str) -> ReleasedGenerator:
 
     Args:
         place: File of weights of a small network, or folder of a diffusion transformer: as `train generator` writes it
-            (the run's or its ``generator``), or of a pipeline of diffusers; of a U-Net that of a pipeline.
+            (the run's or its ``generator``), or of a pipeline of diffusers; of a U-Net that of a pipeline, also of one
+            that is conditioned on captions.
         kind: Kind of the generator: ``tiny``, ``dit`` or ``unet``.
 
     Raises:
@@ -136,11 +145,15 @@ def _transformer(folder: Path, name: str) -> ReleasedGenerator:
     latent = "pixels" if generator.vae is None else f"autoencoder:{root or folder}"
     shape = (spec.channels, spec.side, spec.side)
     drawing: Any = generator  # pyright takes no cached_property for a protocol's property
-    return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes, drawing)
+    return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes, own=drawing)
 
 
 def _unet(folder: Path) -> ReleasedGenerator:
-    """Open a U-Net of a folder; one with classes needs the class of each image, and has no value for none."""
+    """Open a U-Net of a folder.
+
+    One with classes needs the class of each image, and has no value for none; of captions the empty one means none.
+    """
     network, unet = load_unet(folder)
-    denoiser = Denoiser.from_scheduler(network, unet.scheduler())
-    return ReleasedGenerator(network, denoiser, "pixels", unet.shape, unet.classes)
+    null = None if unet.captions is None else unet.captions.tokens([""])
+    denoiser = Denoiser.from_scheduler(network, unet.scheduler(), null=null)
+    return ReleasedGenerator(network, denoiser, unet.latent, unet.shape, unet.classes, unet.captions)

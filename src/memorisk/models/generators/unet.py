@@ -1,8 +1,9 @@
 """U-Nets of diffusers in pixels (`diffusers.UNet2DModel`; Ho et al. 2020), from a folder or of a named size.
 
 A folder is that of a DDPM or DDIM pipeline of diffusers: ``unet/`` with ``config.json`` and safetensors, ``scheduler/``
-and ``model_index.json``. Reading it runs no code of it, and a folder that holds any is refused: Python files, classes
-that diffusers does not have, ``auto_map``, pickled weights in place of safetensors. Loading is strict.
+and ``model_index.json``. That of a StableDiffusionPipeline holds ``vae/``, ``text_encoder/`` and ``tokenizer/`` as
+well: its `diffusers.UNet2DConditionModel` draws latents and is conditioned on captions (`text_to_image`). Reading a
+folder runs no code of it, and one that holds any is refused (`pipeline_folder`). Loading is strict.
 """
 
 import inspect
@@ -13,18 +14,34 @@ from typing import Any
 
 import torch
 
-from memorisk.models.autoencoder import check_library, quiet_diffusers
+from memorisk.models.autoencoder import DIFFUSERS_CLASS, check_library, quiet_diffusers
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.dit.folder import SCHEDULER_CONFIG, class_names, read_scheduler
-from memorisk.models.generators.dit.weights import SCHEDULER
-from memorisk.models.hub import CONFIG, WEIGHTS, fill_network, read_tensors, weight_files
+from memorisk.models.generators.dit.weights import SCHEDULER, VAE
+from memorisk.models.generators.pipeline_folder import INDEX, read_config, read_index, refuse_class, refuse_pickled
+from memorisk.models.generators.text_to_image.captions import TEXT_ENCODER, TOKENIZER, CaptionFolder, read_captions
+from memorisk.models.generators.text_to_image.network import CaptionedUNet
+from memorisk.models.hub import CONFIG, fill_network, read_tensors
 from memorisk.models.settings import UNET_SIZES
-from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_name
-from memorisk.runs.files import fingerprint, read_json
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.files import fingerprint
 
-UNET, INDEX = "unet", "model_index.json"
+UNET = "unet"
 _CLASS, _PIPELINES, _SCHEDULERS = "UNet2DModel", ("DDPMPipeline", "DDIMPipeline"), ("DDPMScheduler", "DDIMScheduler")
-_CODE = ("*.py", "*/*.py")
+_CAPTIONED, _TEXT_TO_IMAGE = "UNet2DConditionModel", "StableDiffusionPipeline"
+_PARTS: Mapping[str, tuple[list[str], ...]] = {
+    UNET: (["diffusers", _CAPTIONED],),
+    VAE: (["diffusers", DIFFUSERS_CLASS],),
+    TEXT_ENCODER: (["transformers", "CLIPTextModel"],),
+    TOKENIZER: (["transformers", "CLIPTokenizer"], ["transformers", "CLIPTokenizerFast"]),
+}
+"""Classes of the parts of a text-to-image pipeline that are read; its safety checker is not."""
+_DRAWING = ("PNDMScheduler", "DPMSolverMultistepScheduler", "EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler",
+            "LMSDiscreteScheduler", "UniPCMultistepScheduler", "HeunDiscreteScheduler")  # fmt: skip
+"""Further schedulers of text-to-image pipelines, whose configuration holds the noise of the training."""
+_NOT_READ = ("encoder_hid_dim", "addition_embed_type", "class_embed_type", "num_class_embeds", "time_cond_proj_dim",
+             "dual_cross_attention", "class_embeddings_concat")  # fmt: skip
+"""Settings of a U-Net of captions that name a further input, such as those of SDXL."""
 _MOST_BLOCKS, _MOST_LAYERS, _MOST_CHANNELS, _MOST_TIMES = 10, 16, 8192, 100_000
 _PURPOSE = "a U-Net"
 
@@ -38,17 +55,25 @@ class UNetFolder:
         config: Arguments of `diffusers.UNet2DModel`.
         noise: Configuration of its scheduler.
         classes: Names of its classes in the order of their numbers; empty without class embeddings.
+        captions: Tokenizer and text encoder of one that is conditioned on captions; None for others.
     """
 
     name: str
     config: Mapping[str, Any]
     noise: Mapping[str, Any]
     classes: tuple[str, ...] = field(default=())
+    captions: CaptionFolder | None = None
 
     @property
     def identity(self) -> str:
-        """Return the fingerprint of configuration and noise."""
-        return fingerprint(dict(self.config), dict(self.noise), list(self.classes))
+        """Return the fingerprint of configuration and noise, and of the text encoder."""
+        encoder = [] if self.captions is None else [self.captions.content]
+        return fingerprint(dict(self.config), dict(self.noise), list(self.classes), *encoder)
+
+    @property
+    def latent(self) -> str:
+        """Return the space in which it draws, as `memorisk.models.latents.open_latents` takes it."""
+        return "pixels" if self.captions is None else f"autoencoder:{self.captions.folder / VAE}"
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -66,7 +91,7 @@ def read_unet(folder: Path) -> UNetFolder:
     """Read the configuration of a U-Net from the folder of its pipeline.
 
     Args:
-        folder: Folder of a DDPM or DDIM pipeline of diffusers.
+        folder: Folder of a DDPM, DDIM or text-to-image pipeline of diffusers.
 
     Raises:
         InputError: The folder does not exist, holds code, or is of another pipeline, network or scheduler.
@@ -76,10 +101,11 @@ def read_unet(folder: Path) -> UNetFolder:
     name = one_line(folder.resolve().name, 60)
     if not folder.is_dir():
         raise InputError(f"folder {one_line(folder)} of a U-Net does not exist: name that of a pipeline of diffusers")
-    _refuse_code(folder, name)
-    config = _checked_config(_read(folder / UNET / CONFIG, name), name)
-    noise = _read(folder / SCHEDULER / SCHEDULER_CONFIG, name)
-    _refuse_class(noise, SCHEDULER, _SCHEDULERS, name)
+    title = f"U-Net {name}"
+    captioned = _is_captioned(read_index(folder, title), title)
+    config = _checked_config(read_config(folder / UNET / CONFIG, title), title, captioned=captioned)
+    noise = read_config(folder / SCHEDULER / SCHEDULER_CONFIG, title)
+    refuse_class(noise, SCHEDULER, (*_SCHEDULERS, *(_DRAWING if captioned else ())), title)
     times = noise.get("num_train_timesteps", 1000)
     if not isinstance(times, int) or not 1 <= times <= _MOST_TIMES:
         raise InputError(
@@ -87,7 +113,8 @@ def read_unet(folder: Path) -> UNetFolder:
         )
     n = config.get("num_class_embeds") or 0
     public = {key: value for key, value in noise.items() if not key.startswith("_")}
-    unet = UNetFolder(name=name, config=config, noise=public, classes=class_names(folder, n))
+    captions = _read_captions(folder, title, config) if captioned else None
+    unet = UNetFolder(name=name, config=config, noise=public, classes=class_names(folder, n), captions=captions)
     unet.scheduler()
     return unet
 
@@ -96,10 +123,10 @@ def load_unet(folder: Path) -> tuple[Any, UNetFolder]:
     """Load a U-Net with its weights, frozen and in evaluation mode.
 
     Args:
-        folder: Folder of a DDPM or DDIM pipeline of diffusers.
+        folder: Folder of a DDPM, DDIM or text-to-image pipeline of diffusers.
 
     Returns:
-        Network and its configuration.
+        Network and its configuration; a `CaptionedUNet` where it is conditioned on captions.
 
     Raises:
         InputError: As `read_unet`; or weights are missing, pickled, or do not fit the configuration.
@@ -107,15 +134,11 @@ def load_unet(folder: Path) -> tuple[Any, UNetFolder]:
     """
     unet = read_unet(folder)
     title = f"U-Net {unet.name}"
-    if not any(file.suffix == ".safetensors" for file in weight_files(folder / UNET)):
-        raise InputError(
-            f"{title} has no {WEIGHTS}, and pickled weights are not read: save it once more by diffusers, with "
-            "safe_serialization"
-        )
+    refuse_pickled(folder / UNET, title)
     tensors = read_tensors(folder / UNET, title)
     with seeded(0):
-        network = build_unet(unet.config, title)
-    fill_network(network, tensors, title)
+        network = build_unet(unet.config, title, unet.captions)
+    fill_network(network if unet.captions is None else network.unet, tensors, title)
     return network.eval().requires_grad_(False), unet
 
 
@@ -151,25 +174,28 @@ def size_config(size: str, shape: tuple[int, int, int]) -> dict[str, Any]:
     }
 
 
-def build_unet(config: Mapping[str, Any], title: str) -> Any:
+def build_unet(config: Mapping[str, Any], title: str, captions: CaptionFolder | None = None) -> Any:
     """Build a network with random weights, and pass one image through it.
 
     Args:
-        config: Arguments of `diffusers.UNet2DModel`.
+        config: Arguments of `diffusers.UNet2DModel`, or of `diffusers.UNet2DConditionModel` with ``captions``.
         title: Name of the network in messages.
+        captions: Text encoder of a network that is conditioned on captions, which has the weights of its folder.
 
     Raises:
         InputError: The network cannot be built, or does not keep the shape of its images.
         MissingExtraError: diffusers is not installed.
     """
     check_library(_PURPOSE)
-    with quiet_diffusers():
-        from diffusers.models.unets.unet_2d import UNet2DModel
+    encoder = None if captions is None else captions.load_encoder()
     try:
         with quiet_diffusers():
-            network: Any = UNet2DModel(**config)
+            network: Any = _unet_class(captioned=captions is not None)(**config)
         unet = UNetFolder(name=title, config=config, noise={})
-        label = None if network.class_embedding is None else torch.zeros(1, dtype=torch.int64)
+        if captions is None:
+            label = None if network.class_embedding is None else torch.zeros(1, dtype=torch.int64)
+        else:
+            network, label = CaptionedUNet(network, encoder), torch.zeros(1, 2, dtype=torch.int64)
         with torch.inference_mode():
             answer = network(torch.zeros(1, *unet.shape), torch.zeros(1, dtype=torch.int64), label).sample
     except Exception as error:  # diffusers and PyTorch each raise their own kinds
@@ -182,85 +208,84 @@ def build_unet(config: Mapping[str, Any], title: str) -> Any:
     return network.float()
 
 
-def _refuse_code(folder: Path, name: str) -> None:
-    """Refuse a folder with Python files, or whose index names classes that diffusers does not have.
+def _unet_class(*, captioned: bool) -> Any:
+    """Return the class of a network."""
+    with quiet_diffusers():
+        if captioned:
+            from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+
+            return UNet2DConditionModel
+        from diffusers.models.unets.unet_2d import UNet2DModel
+
+        return UNet2DModel
+
+
+def _is_captioned(index: Mapping[str, Any], title: str) -> bool:
+    """Return whether an index is that of a text-to-image pipeline; one of no kind that is read is refused.
 
     Raises:
-        InputError: It holds code.
+        InputError: The index names another pipeline, or a class that is not read.
     """
-    code = next((file for pattern in _CODE for file in sorted(folder.glob(pattern))), None)
-    if code is not None:
+    pipeline, pipelines = index.get("_class_name", _PIPELINES[0]), (*_PIPELINES, _TEXT_TO_IMAGE)
+    if pipeline not in pipelines:
         raise InputError(
-            f"U-Net {name} holds code ({one_line(code.name, 60)}), and no code of a folder is run: remove it"
+            f"{title}: {INDEX} names the pipeline {one_line(pipeline, 60)}, and memorisk reads "
+            f"{' and '.join(pipelines)}"
         )
-    index = _read(folder / INDEX, name) if (folder / INDEX).is_file() else {}
-    pipeline = index.get("_class_name", _PIPELINES[0])
-    if pipeline not in _PIPELINES:
-        raise InputError(
-            f"U-Net {name}: {INDEX} names the pipeline {one_line(pipeline, 60)}, and memorisk reads "
-            f"{' and '.join(_PIPELINES)}"
-        )
-    part = index.get(UNET, ["diffusers", _CLASS])
-    if part != ["diffusers", _CLASS]:
-        raise InputError(
-            f"U-Net {name}: {INDEX} names the network {one_line(part, 80)}, and memorisk reads diffusers' {_CLASS}"
-        )
+    captioned = pipeline == _TEXT_TO_IMAGE
+    for part, classes in (_PARTS if captioned else {UNET: (["diffusers", _CLASS],)}).items():
+        if index.get(part, classes[0]) not in classes:
+            what, (library, name) = "network" if part == UNET else part, classes[0]
+            raise InputError(
+                f"{title}: {INDEX} names the {what} {one_line(index[part], 80)}, and memorisk reads {library}' {name}"
+            )
+    return captioned
 
 
-def _read(file: Path, name: str) -> dict[str, Any]:
-    """Read a configuration, which names no code.
+def _read_captions(folder: Path, title: str, config: Mapping[str, Any]) -> CaptionFolder:
+    """Read the parts of a text-to-image pipeline besides its U-Net.
 
     Raises:
-        InputError: It is missing, is not a JSON object, or names code.
+        InputError: One cannot be read, or does not belong to the U-Net.
     """
-    try:
-        config = read_json(file)
-    except CONTENT_ERRORS as error:
-        raise InputError(f"U-Net {name}: {file.name} cannot be read: {one_line(error, 120)}") from None
-    if not isinstance(config, dict):
-        raise InputError(f"U-Net {name}: {file.name} is not a JSON object")
-    if "auto_map" in config:
-        raise InputError(f"U-Net {name}: {file.name} names code of its folder (auto_map), which is not run: remove it")
-    return config
-
-
-def _refuse_class(config: Mapping[str, Any], part: str, known: tuple[str, ...], name: str) -> None:
-    """Refuse a part of another class.
-
-    Raises:
-        InputError: The class is unknown.
-    """
-    if config.get("_class_name") not in known:
-        name_of_class = one_line(config.get("_class_name"), 60)
+    refuse_class(read_config(folder / VAE / CONFIG, title), VAE, (DIFFUSERS_CLASS,), title)
+    refuse_pickled(folder / VAE, f"autoencoder of {title}")
+    captions = read_captions(folder, title)
+    if config.get("cross_attention_dim", 1280) != captions.width:
         raise InputError(
-            f"U-Net {name}: its {part} is of class {name_of_class}, and memorisk reads {' and '.join(known)}"
+            f"{title} takes {one_line(config.get('cross_attention_dim', 1280), 40)} values per token, and its text "
+            f"encoder gives {captions.width}: the folder mixes two pipelines"
         )
+    return captions
 
 
-def _checked_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _checked_config(config: Mapping[str, Any], title: str, *, captioned: bool) -> dict[str, Any]:
     """Return the arguments of the network; a configuration of another version may hold further settings.
 
     Raises:
         InputError: It is of another class, or its sizes are not whole numbers within bounds.
     """
-    _refuse_class(config, "network", (_CLASS,), name)
-    with quiet_diffusers():
-        from diffusers.models.unets.unet_2d import UNet2DModel
-    parameters = set(inspect.signature(UNet2DModel.__init__).parameters) - {"self"}
+    refuse_class(config, "network", (_CAPTIONED if captioned else _CLASS,), title)
+    parameters = set(inspect.signature(_unet_class(captioned=captioned).__init__).parameters) - {"self"}
     own = {key: value for key, value in config.items() if key in parameters}
     side, channels = own.get("sample_size"), own.get("block_out_channels", ())
     sides = [side] if isinstance(side, int) else side if isinstance(side, list) and len(side) == 2 else [None]
     sizes = [*sides, own.get("in_channels", 3), *(channels if isinstance(channels, list) else [None])]
-    own = {"in_channels": 3, **own}
+    own = ({"in_channels": 4, "out_channels": 4} if captioned else {"in_channels": 3}) | own
     bounds = {"layers_per_block": _MOST_LAYERS, "num_class_embeds": _MOST_TIMES, "num_train_timesteps": _MOST_TIMES}
+    bounds |= {"transformer_layers_per_block": _MOST_LAYERS, "cross_attention_dim": _MOST_CHANNELS} if captioned else {}
     small = all(isinstance(own.get(key) or 1, int) and (own.get(key) or 1) <= most for key, most in bounds.items())
     if not small or len(sizes) > _MOST_BLOCKS or not all(isinstance(n, int) and 0 < n <= _MOST_CHANNELS for n in sizes):
         raise InputError(
-            f"U-Net {name}: {CONFIG} needs sample_size, in_channels and block_out_channels, whole numbers from 1 to "
+            f"{title}: {CONFIG} needs sample_size, in_channels and block_out_channels, whole numbers from 1 to "
             f"{_MOST_CHANNELS:,}, and at most {_MOST_LAYERS} layers_per_block"
         )
-    if own.get("class_embed_type") is not None:
+    if captioned:
+        further = next((key for key in _NOT_READ if own.get(key)), None)
+        if further is not None:
+            raise InputError(f"{title} has {further}, a further input: a U-Net of captions alone is read")
+    elif own.get("class_embed_type") is not None:
         raise InputError(
-            f"U-Net {name} embeds {one_line(own['class_embed_type'], 40)}: a table of classes, or none, is read"
+            f"{title} embeds {one_line(own['class_embed_type'], 40)}: a table of classes, or none, is read"
         )
     return own

@@ -43,7 +43,7 @@ from memorisk.training.engine.user_training import count_training, guarded
 from memorisk.training.generators.batches import ImageView, RowImages, StepPlan, view_images
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.perceptron_training import PerceptronLoop, perceptron_plan
-from memorisk.training.generators.unet_training import class_numbers, refuse_untrainable
+from memorisk.training.generators.unet_training import captions_of, class_numbers, refuse_untrainable
 from memorisk.training.generators.user_training import OwnRecipe, train_own
 
 LOSSES, WEIGHTS, CHECKPOINTS = "losses", "weights", "checkpoints"
@@ -99,6 +99,7 @@ class TwinJob:
         encoder: Identity of the autoencoder whose latents are learned, weights included; None for pixels.
         python_path: Folders in which the user's module is searched, after everything installed.
         unet: Configuration of a folder's U-Net; None for one of a named size, and for other kinds.
+        caption_column: Column of the captions, for a U-Net that is conditioned on them.
     """
 
     out: Path
@@ -114,6 +115,7 @@ class TwinJob:
     encoder: Mapping[str, Any] | None = None
     python_path: tuple[Path, ...] = ()
     unet: UNetFolder | None = None
+    caption_column: str | None = None
 
     @cached_property
     def key(self) -> str:
@@ -123,6 +125,7 @@ class TwinJob:
         content: list[Any] = [asdict(self.recipe), self.seed, self.threads, self.slots]
         content += [] if self.encoder is None else [dict(self.encoder)]
         content += [self.store.manifest.labels.tolist()] if self.unet is not None and self.unet.classes else []
+        content += [] if self.caption_column is None else [captions_of(self.store.manifest, self.caption_column)]
         return f"{self.seed}-{fingerprint(content, self.rows, pixels, names)}"
 
     @property
@@ -186,7 +189,8 @@ class ScoredNetwork:
         network: Network that draws, whose weights are kept; None where the user's object shows none.
         denoiser: The same network as a predictor of noise.
         images: All images of the store, as the network sees them.
-        conditions: Class of each image, [N] int64; None for a generator without classes.
+        conditions: Class of each image, [N] int64, or tokens of its caption, [N, T] int64; None for a generator
+            without conditions.
     """
 
     network: nn.Module | None
@@ -445,37 +449,58 @@ def _transformer(job: TwinJob) -> Twin:
 
 
 def _unet(job: TwinJob) -> Twin:
-    """Build a U-Net in pixels with random weights, by the loop of diffusion transformers."""
+    """Build a U-Net with random weights, by the loop of diffusion transformers.
+
+    One of captions draws latents of its folder's autoencoder, and a share of its images (`drop_condition`) has the
+    empty caption in each step, as in its published training.
+    """
     from memorisk.training.generators.diffusion_training import DiffusionLoop
     from memorisk.training.generators.losses import DiffusionLoss, new_scheduler
 
     recipe, device = built_in(job), torch.device(job.device)
-    images, every = _pixels(job, job.rows), _pixels(job, np.arange(len(job.store.images)))
+    latent = "pixels" if job.unet is None else job.unet.latent
+    view = ImageView(job.store, None, None)
+    if latent != "pixels":
+        view = view_images(job.store, latent, flip=recipe.flip, device=device)
+    images, every = (view.shown(rows, device) for rows in (job.rows, np.arange(len(job.store.images))))
+    options, null, captions = _diffusion_options(job), None, None
     if job.unet is None:
         title, config = f"U-Net {recipe.network}", size_config(recipe.network, images.shape)
         scheduler, numbers = new_scheduler(learn_sigma=False, schedule=recipe.noise_schedule), None
     else:
         title, config, scheduler = f"U-Net {job.unet.name}", job.unet.config, job.unet.scheduler()
         refuse_untrainable(job.unet, images.shape)
-        numbers = class_numbers(job.store, job.unet.classes)
+        captions, numbers = job.unet.captions, class_numbers(job.store, job.unet.classes)
+    if captions is not None:
+        assert job.caption_column is not None
+        numbers = captions.tokens(captions_of(job.store.manifest, job.caption_column))
+        null = captions.tokens([""])
     with seeded(job.seed):
-        network = build_unet(config, title)
+        network = build_unet(config, title, captions)
     place(network, device)
-    options, times = _diffusion_options(job), int(scheduler.config.num_train_timesteps)
+    times = int(scheduler.config.num_train_timesteps)
     accelerator = open_accelerator(device, choose_precision(options.precision, device))
     own = None if numbers is None else numbers[torch.tensor(job.rows)].to(device)
+
+    def conditions(slots: torch.Tensor, drop: torch.Tensor) -> torch.Tensor | None:
+        """Return the conditions of a batch."""
+        if own is None or null is None:
+            return None if own is None else own[slots.to(device)]
+        return torch.where(drop.to(device)[:, None], null.to(device), own[slots.to(device)])
+
+    share = 0.0 if null is None else options.drop_condition
     loop = DiffusionLoop(
         network,
         accelerator,
         images,
-        lambda slots, drop: None if own is None else own[slots.to(device)],
+        conditions,
         DiffusionLoss(scheduler, device),
-        StepPlan(job.seed, len(job.rows), recipe.batch_size, drop=0.0, times=times, slots=job.slots),
+        StepPlan(job.seed, len(job.rows), recipe.batch_size, drop=share, times=times, slots=job.slots),
         slice(None),
         options,
     )
     averaged: Any = loop.averaged
-    return Twin(averaged, Denoiser.from_scheduler(averaged, scheduler), every, loop, conditions=numbers)
+    return Twin(averaged, Denoiser.from_scheduler(averaged, scheduler, null=null), every, loop, conditions=numbers)
 
 
 TWIN_KINDS: Mapping[str, Callable[[TwinJob], Twin]] = {"tiny": _perceptron, "dit": _transformer, "unet": _unet}

@@ -2,9 +2,11 @@
 
 import torch
 
+from memorisk.images.columns import text
+from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.unet import UNetFolder
-from memorisk.runs.errors import InputError, listed, one_line
+from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 
 def refuse_untrainable(unet: UNetFolder, shape: tuple[int, int, int]) -> None:
@@ -37,6 +39,25 @@ def refuse_untrainable(unet: UNetFolder, shape: tuple[int, int, int]) -> None:
             f"{one_line(prediction, 40)} and variance_type {one_line(variance, 40)}, which is not trained here: train "
             "twins with your own --train"
         )
+
+
+def captions_of(manifest: Manifest, column: str) -> list[str]:
+    """Return the caption of each image, [N]; the empty one where it is missing.
+
+    Args:
+        manifest: The images.
+        column: Column of the captions.
+
+    Raises:
+        InputError: The column does not exist, or holds no caption.
+    """
+    table = manifest.table
+    if column not in table:
+        raise unknown_name("caption_column", one_line(column, 60), [str(name) for name in table.columns])
+    captions = [text(value) for value in table[column]]
+    if not any(captions):
+        raise InputError(f"caption_column {one_line(column, 60)} holds no caption: name the column of the captions")
+    return captions
 
 
 def class_numbers(store: ImageStore, classes: tuple[str, ...]) -> torch.Tensor | None:

@@ -72,7 +72,10 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "How far a step of the generator towards noise and back leads away from the image, after several steps.",
     ),
     "sima": ("SimA", "How little noise the generator sees in the image as it is."),
-    "clid": ("CLiD", "How much better the generator predicts noise when it is given the class of the image."),
+    "clid": (
+        "CLiD",
+        "How much better the generator predicts noise when it is given the class or caption of the image.",
+    ),
     "guided_loss": (
         "Loss with guidance",
         "How small the generator's error on the image is, at all levels of noise together, when classifier-free "
