@@ -63,3 +63,19 @@ def text_to_image_folder(folder: Path, **config: Any) -> Path:
     """The same in a folder."""
     text_to_image(**config).save_pretrained(folder)
     return folder
+
+
+def lora_file(folder: Path, pipeline: Path, *, rank: int = 2, alpha: int = 6, metadata: bool = True) -> Path:
+    """Adapters of attention and of a convolution, as diffusers saves them: A and B are random."""
+    diffusers, peft = pytest.importorskip("diffusers"), pytest.importorskip("peft")
+    unet = diffusers.UNet2DConditionModel.from_pretrained(pipeline, subfolder="unet")
+    config = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=["to_q", "to_out.0", "conv1"])
+    unet.add_adapter(config)
+    torch.manual_seed(1)
+    for name, value in unet.named_parameters():
+        if "lora" in name:
+            torch.nn.init.normal_(value, std=0.3)
+    described = {"unet_lora_adapter_metadata": config.to_dict()} if metadata else {}
+    layers = peft.get_peft_model_state_dict(unet)
+    diffusers.StableDiffusionPipeline.save_lora_weights(folder, unet_lora_layers=layers, **described)
+    return folder / "pytorch_lora_weights.safetensors"

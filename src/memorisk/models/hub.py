@@ -138,15 +138,20 @@ def fill_network(network: Any, tensors: Mapping[str, torch.Tensor], title: str, 
     network.load_state_dict({**own, **{name: t.float() for name, t in tensors.items()}})
 
 
-def refuse_mismatch(wrong: list[str], title: str) -> None:
+def refuse_mismatch(wrong: list[str], title: str, whole: str = "its configuration") -> None:
     """Refuse in one line the tensors that do not fit, if any.
+
+    Args:
+        wrong: Clauses on the tensors that do not fit.
+        title: Name of the network in messages.
+        whole: Name of what they do not fit.
 
     Raises:
         InputError: A tensor does not fit.
     """
     if wrong:
         more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
-        raise InputError(f"{title} does not fit its configuration: {'; '.join(wrong[:_LISTED])}{more}")
+        raise InputError(f"{title} does not fit {whole}: {'; '.join(wrong[:_LISTED])}{more}")
 
 
 def download_folder(name: str, parts: tuple[str, ...], title: str, more: tuple[str, ...] = ()) -> Path:

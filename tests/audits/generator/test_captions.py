@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 from memorisk.audits.generator.options import options_from
 from memorisk.audits.generator.plan import draw_parts, make_generator_plan
@@ -22,13 +23,14 @@ from memorisk.models.generators.denoiser import levels
 from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.released import open_released
+from memorisk.models.generators.text_to_image.lora import read_lora
 from memorisk.models.released_weights import released_sha256
 from memorisk.report.result import Result
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
 from memorisk.training.generators.twin_jobs import build_twin, score_rows
 from tests.models.generators.test_unet import pipeline
-from tests.models.small_text_to_image import CAPTIONS, text_to_image_folder
+from tests.models.small_text_to_image import CAPTIONS, lora_file, text_to_image_folder
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -110,6 +112,64 @@ def test_twins_and_target_are_scored_with_each_images_own_caption(images: str, f
     assert abs(float(clid[2])) < 1e-5 < abs(float(clid[0]))  # an image without a caption has no discount
 
 
+def test_a_lora_is_attacked_on_its_base_and_both_are_bound(images: str, folder: Path, tmp_path: Path) -> None:
+    lora = lora_file(tmp_path / "lora", folder)
+    result = audited(images, tmp_path / "run", target=folder, lora=lora, splits="given-random")
+    target = result.summary["target"]
+    assert (target["file"], target["base"]) == (lora.name, "sd")
+    assert target["sha256"] == file_sha256(lora)
+    hashes = [target["tensors_sha256"], target["base_sha256"]]
+    assert hashes[1] == released_sha256(open_released(folder, "unet").network)
+    assert result.summary["model"] == "LoRA of a U-Net of a folder"
+    for file in (tmp_path / "run" / "weights").glob("*.safetensors"):
+        tensors = load_file(file)
+        assert set(tensors) == set(load_file(lora))  # a twin keeps its adapters alone
+        assert any(float(value.abs().max()) > 0 for name, value in tensors.items() if "lora_B" in name)
+        read_lora(file)
+    assert result.summary["n_parameters"] == sum(value.numel() for value in load_file(lora).values())
+    release(tmp_path / "run", tmp_path / "out")
+    files = sorted((tmp_path / "out").iterdir())
+    assert [file_sha256(file) for file in files] == hashes
+    (audit,) = make_statement(tmp_path / "run", weights=files).audits
+    assert list(audit.subject.sha256) == hashes
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Base of the LoRA" in page
+    assert hashes[1] in page
+
+
+def test_twins_of_a_lora_begin_with_the_base_and_differ_in_adapters_alone(
+    images: str, folder: Path, tmp_path: Path
+) -> None:
+    lora = lora_file(tmp_path / "lora", folder)
+    options = options_from(
+        {**SMALL, "target": folder, "lora": lora, "caption_column": "caption", "splits": "given-random"}
+    )
+    manifest = load_manifest(images, options)
+    store = build_store(manifest, options)
+    plan = make_generator_plan(manifest, draw_parts(manifest, [], options, 0), options).twins
+    training = read_training(options, dry_run=False)
+    pair = make_jobs(tmp_path, store, plan, options, training)[0]
+    base, loops = open_released(folder, "unet").network.state_dict(), [build_twin(job).loop for job in pair]
+    first: Any = [loop.network for loop in loops]
+    x, tokens = torch.randn(2, 4, 4, 4), torch.ones(2, 16, dtype=torch.int64)
+    answers = [network(x, torch.tensor([5, 9]), tokens).sample for network in first]
+    with torch.no_grad():
+        expected = open_released(folder, "unet").denoiser.network(x, torch.tensor([5, 9]), tokens).sample
+    assert torch.allclose(answers[0], expected, atol=1e-6)
+    assert torch.equal(answers[0], answers[1])
+    for loop in loops:
+        for _ in loop.until(3):
+            pass
+    states = [network.state_dict() for network in first]
+    for name in states[0]:
+        original = name.replace("parametrizations.weight.original", "weight")
+        assert ("parametrizations.weight.0." in name) != (original in base)
+        if original in base:
+            assert all(torch.equal(state[name], base[original]) for state in states)
+        else:
+            assert not torch.equal(states[0][name], states[1][name])
+
+
 def test_only_the_u_net_of_a_twin_learns_and_some_rows_lose_their_caption(
     images: str, folder: Path, tmp_path: Path
 ) -> None:
@@ -135,6 +195,11 @@ def test_only_the_u_net_of_a_twin_learns_and_some_rows_lose_their_caption(
     assert loop.plan.drop == 0.1
 
 
+def _paths(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as the command line gives them."""
+    return {name: Path(value) if name == "lora" else value for name, value in settings.items()}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -148,6 +213,17 @@ def test_only_the_u_net_of_a_twin_learns_and_some_rows_lose_their_caption(
         ),
         ({"kind": "tiny"}, "caption_column is no setting of kind tiny: name it with kind unet"),
         ({"extract": 100}, "draws from captions, of which memorisk draws no images: leave --extract out"),
+        (
+            {"lora": "file", "kind": "dit", "caption_column": None},
+            "lora is no setting of kind dit: name it with kind unet",
+        ),
+        (
+            {"lora": "file", "target": None},
+            "lora holds the adapters of a U-Net: name the folder of its base with target",
+        ),
+        ({"lora": "file", "network": "tiny"}, "twins of a LoRA begin with its base"),
+        ({"lora": "file", "extract": 100}, "memorisk draws no images from a LoRA"),
+        ({"lora": "file"}, "the file file of a LoRA does not exist"),
         ({"size": 8}, "draws 4 x 4 x 4 values, and these images have 4 x 2 x 2"),
     ],
 )
@@ -155,7 +231,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
     images: str, folder: Path, tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as error:
-        audited(images, tmp_path / "run", **{"target": folder, "splits": "given-random", **settings})
+        audited(images, tmp_path / "run", **{"target": folder, "splits": "given-random", **_paths(settings)})
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
 

@@ -15,7 +15,6 @@ from memorisk.audits.classifier.attack_numbers import Cliques, Extraction
 from memorisk.audits.classifier.plan import Parts
 from memorisk.audits.comparison import second_look
 from memorisk.audits.generator import extraction, target
-from memorisk.audits.generator import run as run_module
 from memorisk.audits.generator.extraction import Extracted, extract, extraction_cost, least_noticed_share
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.generator.plan import draw_parts
@@ -79,7 +78,7 @@ def extracted(
     generator: ReleasedGenerator, images: Path, out: Path, patch: pytest.MonkeyPatch, **more: object
 ) -> Extracted:
     """Extract from a generator into a run folder."""
-    patch.setattr(extraction, "open_released", lambda place, kind: generator)
+    patch.setattr(extraction, "open_released", lambda place, kind, lora=None: generator)
     store, parts, options = opened(images, out, **more)
     out.mkdir(exist_ok=True)
     return extract(RunFolder(out), store, parts, options, no_progress)
@@ -154,7 +153,7 @@ def test_killed_while_drawing_it_continues_to_the_same_bytes(
 ) -> None:
     generator = releasing(members, 0.6)
     extracted(generator, images, tmp_path / "whole", monkeypatch)
-    monkeypatch.setattr(extraction, "open_released", lambda place, kind: generator)
+    monkeypatch.setattr(extraction, "open_released", lambda place, kind, lora=None: generator)
     store, parts, options = opened(images, tmp_path)
     (tmp_path / "killed").mkdir()
 
@@ -223,7 +222,7 @@ def test_an_image_of_the_least_share_is_missed_in_one_of_twenty_extractions() ->
 def test_the_cost_counts_the_passes_of_drawing(
     images: Path, members: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "open_released", lambda place, kind: releasing(members))
+    monkeypatch.setattr(extraction, "open_released", lambda place, kind, lora=None: releasing(members))
     store, _, options = opened(images, tmp_path)
     cost = extraction_cost(store, options)
     assert (cost.images_drawn, cost.images_passed) == (N_DRAWN, 250 * N_DRAWN)
@@ -240,8 +239,8 @@ def run(images: Path, members: np.ndarray, tmp_path_factory: pytest.TempPathFact
         Image.fromarray(image).save(root / "images" / "val" / f"p{2000 + number}_0.png")
     save_file(new_perceptron(SIDE * SIDE, 0).state_dict(), root / "net.safetensors")
     with pytest.MonkeyPatch.context() as patch:
-        for module in (extraction, target, run_module):
-            patch.setattr(module, "open_released", lambda place, kind: generator)
+        for module in (extraction, target):
+            patch.setattr(module, "open_released", lambda place, kind, lora=None: generator)
         result = audit_generator(
             root / "images", out=root / "run", target=root / "net.safetensors", splits="given-random", models=2,
             steps=2, batch_size=8, levels=2, draws=1, processes=1, device="cpu", group_from=r"(p\d+)_",

@@ -127,7 +127,7 @@ class World:
 
     def attacked(self, network: Network, monkeypatch: pytest.MonkeyPatch) -> TargetAudit:
         """Audit a generator with this network."""
-        monkeypatch.setattr(target_module, "open_released", lambda place, kind: released(network))
+        monkeypatch.setattr(target_module, "open_released", lambda place, kind, lora=None: released(network))
         job = make_jobs(Path("nowhere"), self.store, self.plan, self.options)[0][0]
         return audit_target(self.store, self.plan, job, self.evidence, self.weights, self.options)
 

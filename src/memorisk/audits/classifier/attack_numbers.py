@@ -247,6 +247,10 @@ class TargetAudit:
     file: str = ""
     sha256: str | None = None
     tensors_sha256: str | None = None
+    base: Annotated[str | None, OMITTED] = None
+    """Name of the base of a LoRA."""
+    base_sha256: Annotated[str | None, OMITTED] = None
+    """SHA-256 of the only file under which that base can be released."""
     n_members: int | None = None
     n_non_members: int | None = None
     accuracy_members: float | None = None

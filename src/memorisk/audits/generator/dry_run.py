@@ -80,6 +80,8 @@ def network_words(options: GeneratorAuditOptions) -> str:
     if options.kind == "tiny":
         return "tiny diffusion network"
     if options.kind == "unet":
+        if options.lora is not None:
+            return "LoRA of a U-Net of a folder"
         return "U-Net of a folder" if options.unet_folder else f"U-Net {options.chosen_network}"
     return f"DiT {options.chosen_network}{'' if options.latent == 'pixels' else f' on latents of {options.latent}'}"
 

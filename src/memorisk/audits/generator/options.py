@@ -30,6 +30,7 @@ OF_KINDS = {
     "ema": ("dit", "unet"),
     "guidance": ("dit", "unet"),
     "caption_column": ("unet",),
+    "lora": ("unet",),
 }
 """Settings that only some kinds have."""
 
@@ -91,6 +92,10 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     one file, or the folder of a DiT of `train generator` or of diffusers, or of a U-Net of diffusers, also one
     of captions and latents (a StableDiffusionPipeline)."""
 
+    lora: Path | None = None
+    """LoRA to be released, on the U-Net of --target: its file of safetensors. The twins begin with that base, too, and
+    train adapters alone."""
+
     guidance: float = 1.0
     """Scale of classifier-free guidance at which --target is released, as 7.5: its loss there is one more attack. 1 is
     none."""
@@ -131,8 +136,7 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
             )
         check_finite(self, "lr")
         check_finite(self, "guidance", zero=True)
-        if self.guidance != 1 and self.target is None:
-            raise InputError("guidance is that of the generator that is to be released: name it with target")
+        self._refuse_unfit_release()
         if not 0 <= self.ema < 1:
             raise InputError(f"ema is {self.ema}; it must be from 0 to below 1")
         self.check_own_training(_BUILT_IN - ({"kind"} if self.target else set()))
@@ -141,6 +145,23 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
                 raise InputError(f"{name} is no setting of kind {self.kind}: name it with kind {' or '.join(kinds)}")
         if self.noise_schedule != "linear" and self.unet_folder is not None:
             raise InputError("noise_schedule is that of the U-Net's folder: leave it out")
+
+    def _refuse_unfit_release(self) -> None:
+        """Refuse settings of the released generator that do not fit each other.
+
+        Raises:
+            InputError: They do not.
+        """
+        if self.guidance != 1 and self.target is None:
+            raise InputError("guidance is that of the generator that is to be released: name it with target")
+        if self.lora is None:
+            return
+        if self.target is None:
+            raise InputError("lora holds the adapters of a U-Net: name the folder of its base with target")
+        if self.network is not None:
+            raise InputError("twins of a LoRA begin with its base, which target names: leave network out")
+        if self.extract is not None:
+            raise InputError("memorisk draws no images from a LoRA: leave extract out")
 
     @property
     def chosen_network(self) -> str:

@@ -128,7 +128,7 @@ def open_generator(options: GeneratorAuditOptions) -> ReleasedGenerator:
         InputError: It cannot be read, or cannot be guided as the settings say.
     """
     assert options.target is not None
-    generator = open_released(options.target, options.kind)
+    generator = open_released(options.target, options.kind, options.lora)
     if options.guidance != 1:
         generator.check_guidance(options.guidance, f"--target {one_line(options.target.name, 60)}")
     return generator
@@ -189,7 +189,9 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
         captions = np.array(captions_of(store.manifest, job.caption_column), dtype=object)[plan.item_row]
         conditions = generator.captions.tokens(captions.tolist())
     conditional_twins = generator.denoiser.null is None or generator.captions is not None
-    generator.network.to(device)
+    for network in (generator.network, generator.denoiser.network):
+        if isinstance(network, torch.nn.Module):
+            network.to(device)
     if isinstance(job.recipe, OwnRecipe) and not job.done:  # the twins' levels are known after the first training
         times = levels(generator.denoiser, job.recipe.levels)
     else:
@@ -281,9 +283,12 @@ def audit_target(
     trivial = joined_losses(guessed_losses(job, plan.item_row[~test]), weights)
     utility = denoising_utility(loss[None, ~test], trivial, plan.items.group[~test])
     replication = compare_with_twins(own, evidence, ~test, test)
+    released = options.lora or options.target
     return TargetAudit(
-        file=options.target.name,
-        sha256=file_sha256(options.target) if options.target.is_file() else None,
+        file=released.name,
+        sha256=file_sha256(released) if released.is_file() else None,
+        base=None if options.lora is None else options.target.name,
+        base_sha256=target.generator.base_sha256,
         tensors_sha256=released_sha256(target.generator.network),
         n_members=int((~test).sum()),
         n_non_members=int(test.sum()),

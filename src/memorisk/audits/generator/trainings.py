@@ -10,7 +10,7 @@ from memorisk.audits.classifier.twin_trainings import run_trainings, training_de
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.unet import UNetFolder, read_unet
+from memorisk.models.generators.unet import UNetFolder, read_adapted, read_unet
 from memorisk.models.latents import open_latents
 from memorisk.runs.errors import InputError, MemoriskError, plural
 from memorisk.runs.files import read_array
@@ -51,7 +51,11 @@ def read_training(options: GeneratorAuditOptions, *, dry_run: bool) -> Training:
         MissingExtraError: A library that the folder's network needs is not installed.
     """
     if options.train is None:
-        return None if options.unet_folder is None else read_unet(options.unet_folder)
+        if options.unet_folder is None:
+            return None
+        return (
+            read_unet(options.unet_folder) if options.lora is None else read_adapted(options.unet_folder, options.lora)
+        )
     name, settings = options.train, options.train_settings or {}
     source = function_source(name, CALL_FORM, settings, options.python_path, dry_run=dry_run)
     return OwnRecipe(

@@ -84,9 +84,13 @@ def bind(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: 
 
 
 def _target(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Binding:
-    """Bind the very model of a classifier's or a generator's audit; of a DiT its transformer, and no autoencoder."""
+    """Bind the very model of a classifier's or a generator's audit; of a DiT its transformer, and no autoencoder.
+
+    Of a LoRA its adapters and the base are bound, since both make the network that was attacked.
+    """
     target = ClassifierSummary.read(run.summary).target or TargetAudit()
-    return _weights(subject, [target.tensors_sha256], offered)
+    base = [] if target.base is None else [target.base_sha256]
+    return _weights(subject, [target.tensors_sha256, *base], offered)
 
 
 def _models(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Binding:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.comparison.compared import ComparedImages, training_labels
 from memorisk.audits.comparison.review_files import undismissed_images
@@ -213,6 +214,8 @@ class _AuditedNetwork:
     """Side in pixels of the images that the network was given."""
     sha256: str | None
     """SHA-256 of the only file under which its weights can be released."""
+    lora: Path | None = None
+    """File of the adapters of a generator, which are released in place of the base in ``file``."""
 
 
 def _release_weights(run: FinishedAudit, config: Mapping[str, Any], out: Path) -> Export:
@@ -245,11 +248,20 @@ def _target(run: FinishedAudit, config: Mapping[str, Any]) -> list[_AuditedNetwo
     if summary.target is None or not config.get("target"):
         return []
     if run.kind == "generator":
-        return [_AuditedNetwork(str(config["kind"]), _place(config["target"]), 0, summary.target.tensors_sha256)]
+        return _generators(summary.target, config)
     names = config.get("model") or "auto"
     (named,) = (names,) if isinstance(names, str) else names  # runs of older versions hold a name, others a list
     name = summary.models.model if named == "auto" else str(named)
     return [_AuditedNetwork(name, _place(config["target"]), summary.models.pixels[0], summary.target.tensors_sha256)]
+
+
+def _generators(target: TargetAudit, config: Mapping[str, Any]) -> list[_AuditedNetwork]:
+    """Return the generator of an audit; of a LoRA its adapters, then its base."""
+    kind, place = str(config["kind"]), _place(config["target"])
+    if target.base is None:
+        return [_AuditedNetwork(kind, place, 0, target.tensors_sha256)]
+    adapters = _AuditedNetwork(kind, place, 0, target.tensors_sha256, _place(config["lora"]))
+    return [adapters, _AuditedNetwork(kind, place, 0, target.base_sha256)]
 
 
 def _asked(run: FinishedAudit, config: Mapping[str, Any]) -> list[_AuditedNetwork]:
@@ -296,7 +308,7 @@ def _reopen(audited: _AuditedNetwork) -> "nn.Module":
     from memorisk.models.generators.released import open_released
     from memorisk.models.released_weights import released_sha256
 
-    network = open_released(audited.file, audited.name).network
+    network = open_released(audited.file, audited.name, audited.lora).network
     if audited.sha256 is None or released_sha256(network) != audited.sha256:
         raise _changed(audited)
     return network

@@ -17,8 +17,10 @@ from memorisk.models.generators.dit.network import null_labels, spec_of
 from memorisk.models.generators.generators import DESCRIPTION, Generator, load_generator
 from memorisk.models.generators.perceptron import NoisePerceptron, new_perceptron, perceptron_denoiser
 from memorisk.models.generators.text_to_image.captions import CaptionFolder
-from memorisk.models.generators.unet import load_unet
+from memorisk.models.generators.text_to_image.lora import load_adapters
+from memorisk.models.generators.unet import inner_unet, load_unet
 from memorisk.models.hub import fill_network
+from memorisk.models.released_weights import released_sha256
 from memorisk.models.settings import GeneratorConfig
 from memorisk.models.weight_files import read_state_dict
 from memorisk.runs.errors import InputError, one_line
@@ -31,9 +33,9 @@ class ReleasedGenerator:
     """Generator that is to be released."""
 
     network: nn.Module
-    """Network that draws, whose weights are released."""
+    """Network that draws, whose weights are released; of a LoRA its adapters."""
     denoiser: Denoiser
-    """The same network as a predictor of noise."""
+    """The same network as a predictor of noise, with the base of a LoRA."""
     latent: str
     """Space in which it draws, as `memorisk.training.generators.batches.view_images` takes it."""
     shape: tuple[int, ...]
@@ -42,6 +44,8 @@ class ReleasedGenerator:
     """Names of its classes, in the order of their numbers; empty for a generator without conditions."""
     captions: CaptionFolder | None = None
     """Tokenizer of its captions, whose tokens are its condition; None for a generator without captions."""
+    base_sha256: str | None = None
+    """SHA-256 of the only file under which the base of a LoRA can be released; None for a whole network."""
     own: Generator | None = None
     """The same generator with a sampler of its own; None for one that draws by its denoiser."""
 
@@ -88,7 +92,7 @@ class ReleasedGenerator:
         return generator  # pyright takes no cached_property for a protocol's property
 
 
-def open_released(place: Path, kind: str) -> ReleasedGenerator:
+def open_released(place: Path, kind: str, lora: Path | None = None) -> ReleasedGenerator:
     """Open a generator by the place of its weights.
 
     Args:
@@ -96,6 +100,7 @@ def open_released(place: Path, kind: str) -> ReleasedGenerator:
             (the run's or its ``generator``), or of a pipeline of diffusers; of a U-Net that of a pipeline, also of one
             that is conditioned on captions.
         kind: Kind of the generator: ``tiny``, ``dit`` or ``unet``.
+        lora: File of the adapters of a U-Net, whose base the folder is.
 
     Raises:
         InputError: The place does not exist, is of another kind or damaged, or the generator takes conditions that its
@@ -113,7 +118,7 @@ def open_released(place: Path, kind: str) -> ReleasedGenerator:
         return _tiny(place, name)
     if not place.is_dir():
         raise InputError(f"{name} is a file, and a generator of kind {kind} is a folder: name its folder, or kind tiny")
-    return _unet(place) if kind == "unet" else _transformer(place, name)
+    return _unet(place, lora) if kind == "unet" else _transformer(place, name)
 
 
 def _tiny(file: Path, name: str) -> ReleasedGenerator:
@@ -148,12 +153,16 @@ def _transformer(folder: Path, name: str) -> ReleasedGenerator:
     return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes, own=drawing)
 
 
-def _unet(folder: Path) -> ReleasedGenerator:
+def _unet(folder: Path, lora: Path | None) -> ReleasedGenerator:
     """Open a U-Net of a folder.
 
     One with classes needs the class of each image, and has no value for none; of captions the empty one means none.
     """
     network, unet = load_unet(folder)
+    released, base = network, None
+    if lora is not None:
+        base = released_sha256(network)
+        released = load_adapters(inner_unet(network), lora)
     null = None if unet.captions is None else unet.captions.tokens([""])
     denoiser = Denoiser.from_scheduler(network, unet.scheduler(), null=null)
-    return ReleasedGenerator(network, denoiser, unet.latent, unet.shape, unet.classes, unet.captions)
+    return ReleasedGenerator(released, denoiser, unet.latent, unet.shape, unet.classes, unet.captions, base)

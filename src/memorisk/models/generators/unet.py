@@ -8,11 +8,12 @@ folder runs no code of it, and one that holds any is refused (`pipeline_folder`)
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from memorisk.models.autoencoder import DIFFUSERS_CLASS, check_library, quiet_diffusers
 from memorisk.models.classifiers.zoo import seeded
@@ -20,9 +21,11 @@ from memorisk.models.generators.dit.folder import SCHEDULER_CONFIG, class_names,
 from memorisk.models.generators.dit.weights import SCHEDULER, VAE
 from memorisk.models.generators.pipeline_folder import INDEX, read_config, read_index, refuse_class, refuse_pickled
 from memorisk.models.generators.text_to_image.captions import TEXT_ENCODER, TOKENIZER, CaptionFolder, read_captions
+from memorisk.models.generators.text_to_image.lora import AdaptedBase, adapter_tensors, adapters_of, read_lora, sizes_of
 from memorisk.models.generators.text_to_image.network import CaptionedUNet
-from memorisk.models.hub import CONFIG, fill_network, read_tensors
+from memorisk.models.hub import CONFIG, fill_network, read_tensors, weight_files
 from memorisk.models.settings import UNET_SIZES
+from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import fingerprint
 
@@ -56,6 +59,7 @@ class UNetFolder:
         noise: Configuration of its scheduler.
         classes: Names of its classes in the order of their numbers; empty without class embeddings.
         captions: Tokenizer and text encoder of one that is conditioned on captions; None for others.
+        adapted: Base of a LoRA with the sizes of its adapters, which alone are trained; None for a whole network.
     """
 
     name: str
@@ -63,12 +67,14 @@ class UNetFolder:
     noise: Mapping[str, Any]
     classes: tuple[str, ...] = field(default=())
     captions: CaptionFolder | None = None
+    adapted: AdaptedBase | None = None
 
     @property
     def identity(self) -> str:
-        """Return the fingerprint of configuration and noise, and of the text encoder."""
-        encoder = [] if self.captions is None else [self.captions.content]
-        return fingerprint(dict(self.config), dict(self.noise), list(self.classes), *encoder)
+        """Return the fingerprint of configuration and noise, of the text encoder, and of a LoRA's base and sizes."""
+        more: list[Any] = [] if self.captions is None else [self.captions.content]
+        more += [] if self.adapted is None else [self.adapted.content, dict(self.adapted.sizes)]
+        return fingerprint(dict(self.config), dict(self.noise), list(self.classes), *more)
 
     @property
     def latent(self) -> str:
@@ -119,6 +125,33 @@ def read_unet(folder: Path) -> UNetFolder:
     return unet
 
 
+def read_adapted(folder: Path, lora: Path) -> UNetFolder:
+    """Read the configuration of a U-Net whose adapters alone are trained, as those of a LoRA.
+
+    Args:
+        folder: Folder of the base, as for `read_unet`.
+        lora: File of the LoRA, whose ranks and scales count here, and not its weights.
+
+    Raises:
+        InputError: As `read_unet`; or the file cannot be read.
+        MissingExtraError: A library that the network needs is not installed.
+    """
+    unet = read_unet(folder)
+    content = fingerprint([[file.name, file_sha256(file)] for file in weight_files(folder / UNET)], length=32)
+    return replace(unet, adapted=AdaptedBase(folder=folder, content=content, sizes=sizes_of(read_lora(lora))))
+
+
+def inner_unet(network: nn.Module) -> nn.Module:
+    """Return the U-Net of a network of `build_unet`, without a text encoder."""
+    return network.unet if isinstance(network, CaptionedUNet) else network
+
+
+def trained_part(network: nn.Module) -> nn.Module:
+    """Return the adapters of a network as a file holds them; the network itself where it has none."""
+    adapters = adapters_of(inner_unet(network))
+    return adapter_tensors(adapters) if adapters else network
+
+
 def load_unet(folder: Path) -> tuple[Any, UNetFolder]:
     """Load a U-Net with its weights, frozen and in evaluation mode.
 
@@ -138,7 +171,7 @@ def load_unet(folder: Path) -> tuple[Any, UNetFolder]:
     tensors = read_tensors(folder / UNET, title)
     with seeded(0):
         network = build_unet(unet.config, title, unet.captions)
-    fill_network(network if unet.captions is None else network.unet, tensors, title)
+    fill_network(inner_unet(network), tensors, title)
     return network.eval().requires_grad_(False), unet
 
 

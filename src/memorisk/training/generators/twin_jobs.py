@@ -24,7 +24,8 @@ from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.denoiser import Denoiser, levels
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.perceptron import new_perceptron, perceptron_denoiser
-from memorisk.models.generators.unet import UNetFolder, build_unet, size_config
+from memorisk.models.generators.text_to_image.lora import AdaptedBase, add_adapters
+from memorisk.models.generators.unet import UNetFolder, build_unet, inner_unet, load_unet, size_config, trained_part
 from memorisk.models.network_parts import saved_tensors
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, one_line
@@ -212,8 +213,8 @@ class Twin(ScoredNetwork):
 
     @property
     def parameters(self) -> int:
-        """Count the weights of the network."""
-        return sum(parameter.numel() for parameter in self.network.parameters())
+        """Count the weights of the network; of a LoRA those of its adapters."""
+        return sum(parameter.numel() for parameter in trained_part(self.network).parameters())
 
 
 def build_twin(job: TwinJob) -> Twin:
@@ -284,7 +285,7 @@ def _save(job: TwinJob, scored: ScoredNetwork, losses: np.ndarray) -> None:
     """Write the weights, then the losses, which mark the job as done."""
     if job.keep_weights and scored.network is not None:
         with atomic_path(job.weights_file, recorded=True) as temporary:
-            save_file(saved_tensors(scored.network), temporary)
+            save_file(saved_tensors(trained_part(scored.network)), temporary)
     write_array(job.losses_file, losses, recorded=True)
 
 
@@ -463,7 +464,7 @@ def _unet(job: TwinJob) -> Twin:
     if latent != "pixels":
         view = view_images(job.store, latent, flip=recipe.flip, device=device)
     images, every = (view.shown(rows, device) for rows in (job.rows, np.arange(len(job.store.images))))
-    options, null, captions = _diffusion_options(job), None, None
+    options, null, captions, adapted = _diffusion_options(job), None, None, None
     if job.unet is None:
         title, config = f"U-Net {recipe.network}", size_config(recipe.network, images.shape)
         scheduler, numbers = new_scheduler(learn_sigma=False, schedule=recipe.noise_schedule), None
@@ -471,12 +472,13 @@ def _unet(job: TwinJob) -> Twin:
         title, config, scheduler = f"U-Net {job.unet.name}", job.unet.config, job.unet.scheduler()
         refuse_untrainable(job.unet, images.shape)
         captions, numbers = job.unet.captions, class_numbers(job.store, job.unet.classes)
+        adapted = job.unet.adapted
     if captions is not None:
         assert job.caption_column is not None
         numbers = captions.tokens(captions_of(job.store.manifest, job.caption_column))
         null = captions.tokens([""])
     with seeded(job.seed):
-        network = build_unet(config, title, captions)
+        network = build_unet(config, title, captions) if adapted is None else _adapted_unet(adapted)
     place(network, device)
     times = int(scheduler.config.num_train_timesteps)
     accelerator = open_accelerator(device, choose_precision(options.precision, device))
@@ -501,6 +503,14 @@ def _unet(job: TwinJob) -> Twin:
     )
     averaged: Any = loop.averaged
     return Twin(averaged, Denoiser.from_scheduler(averaged, scheduler, null=null), every, loop, conditions=numbers)
+
+
+def _adapted_unet(adapted: AdaptedBase) -> Any:
+    """Load the base of a LoRA, and add adapters with weights of the start, which alone are trained."""
+    network, _ = load_unet(adapted.folder)
+    for adapter in add_adapters(inner_unet(network), adapted.sizes).values():
+        adapter.begin()
+    return network
 
 
 TWIN_KINDS: Mapping[str, Callable[[TwinJob], Twin]] = {"tiny": _perceptron, "dit": _transformer, "unet": _unet}

@@ -41,6 +41,7 @@ from memorisk.statistics.verdicts.levels import ATTACK_GATE
 from memorisk.statistics.verdicts.scales import LossScale
 
 _EXPLAINED = "Share of the noise in the images it was trained on that it explains"
+_BASE = "Base of the LoRA"
 _GUIDANCE = "Scale of classifier-free guidance of the loss with guidance"
 
 
@@ -261,8 +262,10 @@ def target_section(reading: ResultView) -> list[Block]:
         "Mean loss on the test part": target.loss_test,
         _EXPLAINED: target.explained,
         _GUIDANCE: target.guidance,
+        _BASE: target.base,
+        "base_sha256": target.base_sha256,
     }
-    unknown = (_EXPLAINED, _GUIDANCE) if reading.scale.of_answers else described
+    unknown = (_EXPLAINED, _GUIDANCE, _BASE, "base_sha256") if reading.scale.of_answers else described
     described = {name: value for name, value in described.items() if value is not None or name not in unknown}
     return [*blocks, Definitions(settings(described), compact=True)]
 
