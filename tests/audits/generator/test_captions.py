@@ -195,6 +195,24 @@ def test_only_the_u_net_of_a_twin_learns_and_some_rows_lose_their_caption(
     assert loop.plan.drop == 0.1
 
 
+def test_words_of_captions_are_in_the_report_and_no_redacted_one(images: str, folder: Path, tmp_path: Path) -> None:
+    how = {"target": folder, "splits": "given-random", "models": 2, "caption_words": True}
+    result = audited(images, tmp_path / "run", **how)
+    table = result.tables["caption_words"]
+    assert set(table["word"]) >= {"lung", "opacity", "effusion", "left"}
+    assert (table["n_train_patients"] >= 5).all()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Which words of captions are remembered" in page
+    assert "effusion" in page
+    hidden = audited(
+        images, tmp_path / "hidden", target=folder, splits="given-random", models=2, caption_words=True, redact=True
+    )
+    assert hidden.tables["caption_words"].equals(table)
+    page = (tmp_path / "hidden" / "report.html").read_text()
+    assert "Which words of captions are remembered" in page
+    assert "effusion" not in page
+
+
 def _paths(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as the command line gives them."""
     return {name: Path(value) if name == "lora" else value for name, value in settings.items()}

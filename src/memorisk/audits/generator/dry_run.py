@@ -15,7 +15,9 @@ from memorisk.audits.classifier.twin_trainings import training_processes
 from memorisk.audits.generator.extraction import extraction_cost
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.generator.trainings import Training, make_jobs
+from memorisk.audits.generator.words import item_captions
 from memorisk.images.store import ImageStore
+from memorisk.models.generators.noise_attacks import CLID_SHARES
 from memorisk.runs.workload import Cost
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.twin_jobs import Twin, TwinJob, build_twin, built_in, score_rows
@@ -47,9 +49,12 @@ def generator_outlook(
     todo = [job for job in jobs if not job.done]
     first, n, seconds = jobs[0], len(store.images), None
     target_passes = (options.target is not None) + 2 * (options.guidance != 1)  # guided: two passes
+    passes = (len(todo) + target_passes) * n * options.levels
+    if options.caption_words:
+        passes += len(CLID_SHARES) * sum(map(len, item_captions(store, plan, options)))
     cost = Cost(
         trainings=len(todo),
-        images_passed=(len(todo) + target_passes) * n * options.levels * 2 * options.draws,
+        images_passed=passes * 2 * options.draws,
         pairs=searched_pairs(store, alike),
         bytes_outputs=len(jobs) * 8 * options.levels * n,
     ) + extraction_cost(store, options)

@@ -30,6 +30,7 @@ OF_KINDS = {
     "ema": ("dit", "unet"),
     "guidance": ("dit", "unet"),
     "caption_column": ("unet",),
+    "caption_words": ("unet",),
     "lora": ("unet",),
 }
 """Settings that only some kinds have."""
@@ -68,6 +69,10 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     caption_column: str | None = None
     """U-Net that is conditioned on captions (folder of a StableDiffusionPipeline): column of the captions of the
     images."""
+
+    caption_words: bool = False
+    """Measure which words of the captions lower the loss of training images by more than that of test images; one more
+    loss of --target per image and word."""
 
     noise_schedule: Literal["linear", "cosine"] = "linear"
     """DiT, U-Net of a named size: noise schedule, as in `train generator`."""
@@ -154,6 +159,12 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
         """
         if self.guidance != 1 and self.target is None:
             raise InputError("guidance is that of the generator that is to be released: name it with target")
+        if self.caption_words and (self.target is None or self.caption_column is None):
+            raise InputError("caption_words are those of the released generator: name target and caption_column")
+        if self.caption_words and self.pseudonymise:
+            raise InputError(
+                "caption_words shows words of captions, which may name people: leave it or pseudonymise out"
+            )
         if self.lora is None:
             return
         if self.target is None:

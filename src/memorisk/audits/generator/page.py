@@ -13,7 +13,7 @@ from memorisk.audits.classifier.pages.thumbnails import thumbnails
 from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, picture_gallery, side_by_side
 from memorisk.audits.comparison.sets import further_parts_note
 from memorisk.audits.generator.dose import DOSE
-from memorisk.audits.generator.reasons import CLIQUES, EXTRACTED
+from memorisk.audits.generator.reasons import CLIQUES, EXTRACTED, FEWEST_PATIENTS, WORDS
 from memorisk.audits.rendering import REPORT
 from memorisk.audits.run_images import CLASSIFIED, SYNTHETIC, Parts
 from memorisk.images.pixels import same_channels
@@ -37,6 +37,7 @@ from memorisk.report.figures.intervals import series_plot
 from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.result import Result
 from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.levels import SUBGROUP_LEVEL
 
 _CAN_BE_DRAWN = "Can patients be drawn?"
 
@@ -52,6 +53,8 @@ def generator_page(result: Result, *, pictures: Mapping[str, np.ndarray] | None 
     page = classifier_page(result, pictures=pictures, redact=redact)
     question, *sections = page.sections
     own = [dose_section(result, redact=redact)] if DOSE in result.tables else []
+    if WORDS in result.tables:
+        own.append(words_section(result, redact=redact))
     if EXTRACTED in result.tables:
         own.append(extraction_section(result, pictures, redact=redact))
     return replace(page, sections=[question, *own, *sections])
@@ -199,6 +202,51 @@ def dose_section(result: Result, *, redact: bool = False) -> Section:
         elsewhere=f"tables/{DOSE}.parquet",
     )
     return Section("What repetition does", [Paragraph(_answer(table, units)), figure, by_times], "dose")
+
+
+def words_section(result: Result, *, redact: bool = False) -> Section:
+    """Lay out which words of captions lower the loss of training images by more than that of test images.
+
+    Args:
+        result: Result of an audit with measured words.
+        redact: Leave out the words, which may name people.
+    """
+    table, reading = result.tables[WORDS], ResultView.of(result, redact=redact)
+    units, title = reading.units, "Which words of captions are remembered"
+    if not len(table):
+        text = f"No word is in the captions of {FEWEST_PATIENTS} training {units} and of as many test {units}."
+        return Section(title, [Paragraph(text)], "words")
+    higher = int((column_numbers(table, "adjusted") <= SUBGROUP_LEVEL).sum())
+    answer = plural(higher, "word lowers", "words lower") if higher else "No word surely lowers"
+    tests = plural(len(table), "row", "rows")
+    explained = (
+        f"The lift of a word is what the loss of an image falls by when the word is in its caption. A word that "
+        f"describes an image lifts it among any {units}; test {units} are therefore the null. {answer} the loss of "
+        f"training images by more than that of test images, after Holm's correction over {tests}. "
+        f"Words of fewer than {FEWEST_PATIENTS} {units} on either side, such as names and dates, are left out of a "
+        "caption together. The verdict does not depend on this table."
+    )
+    columns = [
+        *([] if redact else [words("word", "Word", row=True)]),
+        number("n_train_patients", f"Training {units}", "count"),
+        number("n_test_patients", f"Test {units}", "count"),
+        number("mean_train", "Lift, training", "decimal"),
+        number("mean_test", "Lift, test", "decimal"),
+        Column(source="difference", heading="Difference [95 %]", format="decimal", interval=("low", "high")),
+        number("adjusted", "p (Holm)", "decimal"),
+        number("noticeable", "Noticed in 80 of 100 cases", "decimal"),
+    ]
+    thousandths = table.assign(**{name: 1000 * column_numbers(table, name) for name in _LIFTS})
+    caption = (
+        f"Lifts in thousandths of the noise variance, differences within class. Intervals: over {units}, for this file."
+    )
+    by_word = Table(
+        frame=thousandths, columns=columns, caption=caption, visible_rows=20, elsewhere=f"tables/{WORDS}.parquet"
+    )
+    return Section(title, [Paragraph(explained), by_word], "words")
+
+
+_LIFTS = ("mean_train", "mean_test", "difference", "low", "high", "noticeable")
 
 
 def _answer(table: pd.DataFrame, units: str) -> str:

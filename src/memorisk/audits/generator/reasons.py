@@ -7,6 +7,10 @@ from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Reason, W
 
 EXTRACTED, CLIQUES = "extracted", "cliques"
 """Names of the tables: pairs that the audit of the draws flags, and cliques of draws."""
+WORDS = "caption_words"
+"""Name of the table of words of captions (`words`)."""
+FEWEST_PATIENTS = 5
+"""Least number of patients on either side who have a word of its own row there."""
 
 
 class PatientsDrawn(Reason, code="patients-drawn", bears_on=FAIL):

@@ -39,6 +39,7 @@ from memorisk.audits.generator.plan import (
     make_generator_plan,
     several_findings_notes,
 )
+from memorisk.audits.generator.reasons import WORDS
 from memorisk.audits.generator.target import audit_target, check_target, open_generator
 from memorisk.audits.generator.trainings import (
     Training,
@@ -51,6 +52,7 @@ from memorisk.audits.generator.trainings import (
     train_all,
     twin_recipe,
 )
+from memorisk.audits.generator.words import measure_words
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.audits.run_images import CLASSIFIED, SYNTHETIC, Parts, RunImages, parts_of
@@ -255,6 +257,9 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         if options.extract is not None:
             extracted = extract(run, p.store, plan.parts, options, progress)
             context, tables = extracted.noted_in(context), {**extracted.tables}
+        if options.caption_words:
+            progress("measuring the words of captions", 0, 0)
+            tables[WORDS] = measure_words(p.store, plan, jobs[0][0], options)
         result = analyse(scores, options, context)
         if options.dose:
             tables[DOSE] = dose_table(p.plan, scores, losses, weights, options, context)

@@ -33,6 +33,8 @@ LINEAR = linear_schedule().numpy()
 """Alpha_bar at the 1,000 times of the linear schedule of Ho et al. 2020."""
 SCALED_LINEAR = np.cumprod(1 - np.linspace(sqrt(0.00085), sqrt(0.012), 1000) ** 2)
 """Alpha_bar at the 1,000 times of Stable Diffusion's schedule."""
+CLID_SHARES = tuple(SCALED_LINEAR[[485, 495, 505]].tolist())
+"""Alpha_bar at the times of CLiD."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +271,7 @@ def clid(
     ids: Sequence[str],
     conditions: torch.Tensor | None = None,
     *,
-    alpha_bar: Sequence[float] = tuple(SCALED_LINEAR[[485, 495, 505]].tolist()),
+    alpha_bar: Sequence[float] = CLID_SHARES,
     pairs: int = 8,
     block: int | None = None,
 ) -> FloatArray:
