@@ -13,7 +13,7 @@ together, and count as one.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -200,7 +200,7 @@ def word_table(
         for (word, sides, contrast), p in zip(measured, adjusted, strict=True)
     ]
     rows.sort(key=lambda row: (-row.difference, row.word))
-    return pd.DataFrame([to_row(row) for row in rows], columns=list(WordRow.__dataclass_fields__))
+    return pd.DataFrame([to_row(row) for row in rows], columns=[field.name for field in fields(WordRow)])
 
 
 def measure_words(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorAuditOptions) -> pd.DataFrame:

@@ -212,7 +212,7 @@ def adapter_tensors(adapters: Mapping[str, LowRank]) -> nn.Module:
         for end, value in ((".lora_A", adapter.down.detach()), (".lora_B", up)):
             place = root
             for part in f"{_PREFIX}{layer}{end}".split("."):
-                if part not in place._modules:
+                if not hasattr(place, part):
                     place.add_module(part, nn.Module())
                 place = place.get_submodule(part)
             place.register_parameter("weight", nn.Parameter(value, requires_grad=False))
