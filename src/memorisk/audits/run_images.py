@@ -18,6 +18,7 @@ from memorisk.images.options import ImageOptions, of_synthetic_images
 from memorisk.images.pixels import PIXEL_HASH, PixelRule, Source, hash_pixels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore
+from memorisk.images.volumes import middle_slice
 from memorisk.report.options import ReportOptions
 from memorisk.report.stored_columns import Columns
 from memorisk.runs.checksums import refuse_damaged
@@ -43,7 +44,7 @@ class NamedImages(Protocol):
     """Images of one part of a run, by the ids that its report shows."""
 
     def pixels_of(self, name: str) -> np.ndarray:
-        """Return the pixels [h, w, c] uint8 or uint16 of an id, as the audit compared them."""
+        """Return the pixels [h, w, c] uint8 or uint16 of an id, as the audit compared them; of a volume a slice."""
         ...
 
 
@@ -65,7 +66,7 @@ class StoredImages:
 
     def pixels_of(self, name: str) -> np.ndarray:
         """Return the pixels of an id, as `NamedImages.pixels_of`."""
-        return np.array(self.store.images[self._row[name]])
+        return middle_slice(np.array(self.store.images[self._row[name]]))
 
 
 def parts_of(stores: Mapping[str, ImageStore], names: Pseudonyms) -> Parts:
@@ -114,7 +115,7 @@ class PartImages:
         return Source(self.file(row), self.table.text("member", row) or None, int(float(frame)) if frame else None)
 
     def pixels(self, row: int) -> np.ndarray:
-        """Read the pixels [h, w, c] uint8 or uint16, as the audit compared them.
+        """Read the pixels [h, w, c] uint8 or uint16, as the audit compared them; of a volume the middle slice.
 
         Raises:
             InputError: The image cannot be read, is no longer there, or is another one than the run compared.
@@ -126,7 +127,7 @@ class PartImages:
         recorded = self.table.text(PIXEL_HASH, row)
         if recorded and hash_pixels(pixels) != recorded:
             raise InputError("the image has changed since the run read it")
-        return pixels
+        return middle_slice(pixels)
 
     def pixels_of(self, name: str) -> np.ndarray:
         """Return the pixels of an id, as `NamedImages.pixels_of`.

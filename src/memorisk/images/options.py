@@ -6,17 +6,18 @@ The line below each field is its help on the command line.
 import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from cyclopts import Parameter
 
+from memorisk.images.pixel_form import LEAST_VOXELS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.options import grouped
 from memorisk.runs.settings import check_counts, check_types
 from memorisk.runs.storage.locations import url_of
 
 Layout = Literal["auto", "folder", "dicom", "nifti", "table", "arrays", "shards"]
-Frames = Literal["auto", "first", "middle", "all"]
+Frames = Literal["auto", "first", "middle", "all", "volume"]
 Plane = Literal["axial", "coronal", "sagittal"]
 Window = Literal["declared", "percentile", "full"]
 Resize = Literal["squash", "crop", "pad"]
@@ -42,6 +43,9 @@ _OF_REAL_IMAGES = (
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
     """Options of finding, grouping, labelling, reading and resizing images. Checked by :meth:`validate` where used."""
+
+    VOLUMES: ClassVar[bool] = False
+    """Whether a command whose settings derive from these takes volumes."""
 
     layout: Layout = "auto"
     """Kind of source; auto detects it. Required where more than a tenth of a folder's images are of another kind."""
@@ -74,7 +78,8 @@ class ImageOptions:
     """DICOM tag (keyword) that identifies the patient or other group."""
 
     frames: Frames = "auto"
-    """Frames used of a stack; auto: the middle one of DICOM and NIfTI, the first page of TIFF and GIF."""
+    """Frames used of a stack; auto: the middle one of DICOM and NIfTI, the first page of TIFF and GIF; volume: all
+    slices of a NIfTI file or DICOM series as one image."""
     frame_step: int = 1
     """Use every n-th frame with --frames all, counted so that the middle one is included."""
     slice_plane: Plane = "axial"
@@ -116,6 +121,8 @@ class ImageOptions:
         check_counts(self, frame_step=1, max_pixels=1, size=1, sample=1, sample_seed=0)
         if self.size is not None and self.size**2 > self.max_pixels:
             raise InputError(f"size is {self.size}; its square may be at most max_pixels ({self.max_pixels:,})")
+        if self.frames == "volume":
+            self._check_volumes()
         for field in ("group_from", "label_from"):
             pattern = getattr(self, field)
             try:
@@ -126,6 +133,19 @@ class ImageOptions:
             raise InputError("group_from and group_column both say what a group is; give one of them")
         if self.label_from is not None and self.label_column is not None:
             raise InputError("label_from and label_column both say what the label is; give one of them")
+
+    def _check_volumes(self) -> None:
+        """Refuse what volumes do not have, and commands that take slices alone."""
+        if type(self) is not ImageOptions and not self.VOLUMES:
+            raise InputError(
+                "frames volume: this command takes slices (frames auto, first, middle or all); volumes are read by "
+                "images check, audit synthetic and audit generator"
+            )
+        if self.size is not None and self.size < LEAST_VOXELS:
+            raise InputError(f"frames volume: size is {self.size}; a volume has at least {LEAST_VOXELS} voxels a side")
+        for name in ("slice_plane", "resize", "channels"):
+            if getattr(self, name) != getattr(ImageOptions, name):
+                raise InputError(f"frames volume: {name} {getattr(self, name)} is for slices; leave it out")
 
 
 def image_options(settings: ImageOptions) -> ImageOptions:

@@ -11,9 +11,10 @@ changes the aspect ratio. An image that already has the size is left as it is, b
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -21,6 +22,7 @@ from PIL import Image
 from memorisk.images.copies.duplicates import thumbnail
 from memorisk.images.options import ImageOptions, Resize, Window
 from memorisk.images.readers.registry import read_image
+from memorisk.images.volumes import is_volume, resize_volume, volume_files
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 
 FEW_LEVELS = 32
@@ -29,7 +31,7 @@ _BUFFER_BYTES = 4 << 20
 
 
 def resize_image(image: np.ndarray, size: int, rule: Resize) -> np.ndarray:
-    """Resize an image to a square.
+    """Resize an image to a square, and a volume to a cube (`memorisk.images.volumes.resize_volume`).
 
     * ``squash``: both sides to ``size``.
     * ``crop``: the shorter side to ``size``, the longer in proportion (rounded), then the middle square.
@@ -37,16 +39,18 @@ def resize_image(image: np.ndarray, size: int, rule: Resize) -> np.ndarray:
       it. Where pixels do not divide evenly the middle lies up and left.
 
     Args:
-        image: Pixels [h, w, c] uint8 or uint16, c in {1, 3}.
+        image: Pixels [h, w, c] uint8 or uint16, c in {1, 3}; or voxels [h, w, d].
         size: Side of the square in pixels.
-        rule: Name of one of the three rules.
+        rule: Name of one of the three rules; a volume has one rule, ``squash``.
 
     Returns:
-        Pixels [size, size, c] of the same type.
+        Pixels [size, size, c] of the same type; or voxels [size, size, size].
 
     Raises:
         InputError: The rule is unknown.
     """
+    if is_volume(image.shape):
+        return resize_volume(image, size)
     height, width = image.shape[:2]
     if rule == "squash":
         return _scale(image, size, size)
@@ -85,8 +89,8 @@ def same_channels(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np
 
 
 def is_grey(image: np.ndarray) -> bool:
-    """Return whether [h, w, c] has one channel, or three that are equal everywhere."""
-    if image.shape[2] == 1:
+    """Return whether [h, w, c] has one channel, or three that are equal everywhere; a volume is grey."""
+    if image.shape[2] == 1 or is_volume(image.shape):
         return True
     first = image[..., 0]
     return bool((first == image[..., 1]).all() and (first == image[..., 2]).all())
@@ -140,6 +144,19 @@ class Source:
     file: str
     member: str | None = None
     frame: int | None = None
+
+    @property
+    def files(self) -> list[str]:
+        """Return the files that hold the pixels: one, or those of a series of slices."""
+        return volume_files(self.file, self.member)
+
+    def content(self, prints: Mapping[str, str]) -> list[Any]:
+        """Return what decides the pixels as they are stored: contents of the files, member and frame.
+
+        Args:
+            prints: Fingerprint of the content of each file.
+        """
+        return [prints[self.file], self.member, self.frame, *(prints[file] for file in self.files[1:])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,6 +349,7 @@ class Scan:
         reason: Reason why the image cannot be read, or "".
         height: Height in pixels; 0 where the image cannot be read.
         width: Width in pixels; 0 where the image cannot be read.
+        depth: Number of slices of a volume; 1 for an image.
         grey: Whether the image has one channel or three equal ones.
         empty: Whether all pixels are the same.
         levels: Number of grey levels, of 256, from the darkest to the brightest value.
@@ -342,6 +360,7 @@ class Scan:
     reason: list[str]
     height: list[int]
     width: list[int]
+    depth: list[int]
     grey: list[bool]
     empty: list[bool]
     levels: list[int]
@@ -351,7 +370,7 @@ class Scan:
 
 def scan_rows(job: ScanJob) -> Scan:
     """Decode rows one after the other and keep their properties."""
-    scan = Scan([], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
+    scan = Scan([], [], [], [], [], [], [], [], np.zeros((len(job.sources), 32, 32), dtype=np.uint8))
     for i, source in enumerate(job.sources):
         reason, image = "", np.zeros((0, 0, 1), dtype=np.uint8)
         try:
@@ -363,8 +382,10 @@ def scan_rows(job: ScanJob) -> Scan:
         scan.reason.append(reason)
         scan.height.append(image.shape[0])
         scan.width.append(image.shape[1])
+        scan.depth.append(image.shape[2] if is_volume(image.shape) else 1)
         scan.grey.append(is_grey(image))
-        scan.empty.append(not reason and bool((image == image[:1, :1]).all()))
+        first = image.flat[0] if is_volume(image.shape) else image[:1, :1]
+        scan.empty.append(not reason and bool((image == first).all()))
         scan.levels.append(grey_levels(image))
         scan.pixel_hash.append("" if reason else hash_pixels(image))
         if not reason:

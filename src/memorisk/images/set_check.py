@@ -66,7 +66,8 @@ class ImageCheck:
         splits: Table ``split, images, groups``; empty where the source gives no splits.
         split_copies: Table ``split, also_in, images``: number of images of a given split that have an equal one in
             another split; within one split, the number of images beyond the first of their kind.
-        sizes: Table ``height, width, colour, images`` with the number of images of each size.
+        sizes: Table ``height, width, colour, images`` with the number of images of each size; of volumes also
+            ``depth``.
         frames_left: Table ``path, frames`` with the frames, pages and slices of a file that are not among the images.
         linked: Pairs of groups that hold an equal image; `splits.split_by_group` keeps them together.
     """
@@ -224,10 +225,11 @@ def check_images(
 def _scan(
     manifest: Manifest, options: ImageOptions, processes: int | None, progress: CountProgress | None
 ) -> tuple[Scan, list[tuple]]:
-    """Scan each image, and describe its bytes: (fingerprint of the file, member, frame)."""
+    """Scan each image, and describe its bytes by `Source.content`."""
     sources = manifest_sources(manifest)
     workers = process_count(processes, sources)
-    prints = content_fingerprints(list(dict.fromkeys(s.file for s in sources)), None, processes=workers)
+    files = dict.fromkeys(file for source in sources for file in source.files)
+    prints = content_fingerprints(list(files), None, processes=workers)
     rule = PixelRule.of(options)
     blocks = row_blocks(len(sources))
     done = 0
@@ -242,10 +244,10 @@ def _scan(
 
     jobs = [ScanJob(sources[first:end], rule) for first, end in blocks]
     scans: list[Scan] = run_jobs(scan_rows, jobs, processes=workers, on_done=count)
-    columns = ("reason", "height", "width", "grey", "empty", "levels", "pixel_hash")
+    columns = ("reason", "height", "width", "depth", "grey", "empty", "levels", "pixel_hash")
     joined = {name: [value for scan in scans for value in getattr(scan, name)] for name in columns}
     scan = Scan(**joined, thumbnails=np.concatenate([scan.thumbnails for scan in scans]))
-    return scan, [(prints[s.file], s.member, s.frame) for s in sources]
+    return scan, [tuple(source.content(prints)) for source in sources]
 
 
 def _few_levels(described: pd.DataFrame, scan: Scan) -> pd.DataFrame:
@@ -347,10 +349,11 @@ def _split_copies(splits: np.ndarray, hashes: np.ndarray) -> pd.DataFrame:
 
 
 def _sizes(scan: Scan) -> pd.DataFrame:
-    sizes = zip(scan.height, scan.width, (not grey for grey in scan.grey), strict=True)
+    sizes = zip(scan.height, scan.width, (not grey for grey in scan.grey), scan.depth, strict=True)
     counted = Counter(size for size in sizes if size[0])
     rows = [(*size, n) for size, n in sorted(counted.items(), key=lambda item: (-item[1], item[0]))]
-    return pd.DataFrame(rows, columns=["height", "width", "colour", "images"])
+    table = pd.DataFrame(rows, columns=["height", "width", "colour", "depth", "images"])
+    return table if (table["depth"] > 1).any() else table.drop(columns="depth")
 
 
 def _frames_left(manifest: Manifest, plane: str) -> pd.DataFrame:

@@ -52,7 +52,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         *_classes(check),
         *_groups(check),
         *_listing("given splits", splits, shown, lambda r: f"{_text(r['split'])}: {_counts(r)}"),
-        *_listing("sizes (width x height)", sizes, shown, _size),
+        *_listing(f"sizes (width x height{' x depth' if 'depth' in check.sizes else ''})", sizes, shown, _size),
     ]
 
 
@@ -118,7 +118,8 @@ def _counts(row: _Row) -> str:
 
 
 def _size(row: _Row) -> str:
-    return f"{row['width']} x {row['height']}, {'colour' if row['colour'] else 'grey'}: {row['images']:,}"
+    sides = " x ".join(str(row[side]) for side in ("width", "height", "depth") if side in row)
+    return f"{sides}, {'colour' if row['colour'] else 'grey'}: {row['images']:,}"
 
 
 def _crossing_group(row: _Row) -> str:

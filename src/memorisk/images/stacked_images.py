@@ -1,4 +1,4 @@
-"""Several arrays of images as one, in any order, without a copy of the pixels.
+"""Several arrays of images as one, in any order, without a copy of the pixels; and the middle slices of volumes.
 
 Image stores stay on the disk; the arrays added to them are small. Rows are gathered when a caller requests them.
 """
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from memorisk.images.volumes import middle_slices
 from memorisk.runs.errors import InputError
 
 
@@ -66,3 +67,34 @@ class StackedImages:
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         whole = self[:]
         return whole if dtype is None else whole.astype(dtype)
+
+
+class MiddleSlices(StackedImages):
+    """Middle slices of volumes [N, S, S, S] as images [3 N, S, S, 1], three of each volume (`middle_slices`).
+
+    Args:
+        volumes: Volumes with equal sides; may be memory-mapped, or stacked themselves.
+
+    Example:
+        >>> MiddleSlices(np.zeros((5, 8, 8, 8), np.uint8)).shape
+        (15, 8, 8, 1)
+    """
+
+    PER_VOLUME = 3
+
+    def __init__(self, volumes: "np.ndarray | StackedImages") -> None:
+        self.volumes = volumes
+        self.order = np.arange(self.PER_VOLUME * len(volumes))
+        self.shape = (len(self.order), *volumes.shape[1:3], 1)
+        self.dtype = volumes.dtype
+        self.ndim = 4
+
+    def take(self, rows: np.ndarray, axis: int = 0, out: None = None, mode: str = "raise") -> np.ndarray:
+        """Return some slices [n, S, S, 1], as `StackedImages.take`."""
+        numbers, places = np.divmod(self.order[np.asarray(rows)], self.PER_VOLUME)
+        taken = np.empty((len(numbers), *self.shape[1:]), dtype=self.dtype)
+        for number in np.unique(numbers):
+            slices = middle_slices(np.asarray(self.volumes[int(number)]))
+            for at in np.flatnonzero(numbers == number):
+                taken[at] = slices[places[at]]
+        return taken

@@ -3,7 +3,8 @@
 A store is a folder named by a key: a hash of the content of the files (`file_hashes` decides when a file is read
 again), of the rows of them that are images, and of the options that decide pixels (depth, window, size, resize,
 channels, max_pixels). A changed file or option gives another key, hence another store; labels, groups and splits are
-not in the key, since they change no pixel. The folder holds ``images.npy`` [N, H, W, C], ``rows.parquet`` (for
+not in the key, since they change no pixel. The folder holds ``images.npy`` [N, H, W, C] (of volumes [N, H, W, D],
+`memorisk.images.volumes`), ``rows.parquet`` (for
 each row a hash of its pixels, or why it could not be read) and ``meta.json``.
 
 Building is parallel, with the memory of a few images whatever their number; it is resumable (blocks of rows that
@@ -36,7 +37,9 @@ from memorisk.images.store_writer import (
     unreadable_error,
     write_store,
 )
+from memorisk.images.volumes import is_volume_member
 from memorisk.runs.arrays import write_guard
+from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint, read_array, read_table
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.storage.locations import cache_folder
@@ -50,7 +53,7 @@ class ImageStore:
     """Store of decoded images, ready to train on.
 
     Attributes:
-        images: Decoded images, [N, H, W, C] uint8 or uint16, memory-mapped, read-only.
+        images: Decoded images, [N, H, W, C] uint8 or uint16, memory-mapped, read-only; volumes are [N, H, W, D].
         manifest: Manifest with rows in the same order; images that could not be read are left out.
         key: Name of the store's content.
         folder: Folder of the store.
@@ -67,7 +70,7 @@ class ImageStore:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of a stored image."""
+        """Height, width and channels of a stored image, or depth of a volume."""
         height, width, channels = (int(n) for n in self.images.shape[1:])
         return height, width, channels
 
@@ -174,12 +177,13 @@ def build_store(
     options.validate()
     rule = PixelRule.of(options)
     sources = manifest_sources(manifest)
+    if rule.size is None and any(is_volume_member(source.member) for source in sources):
+        raise InputError("every volume is brought to a cube: give its side in voxels with size, as --size 32")
     root = cache_folder(options.store)
     workers = process_count(processes, sources)
-    contents = content_fingerprints(list(dict.fromkeys(s.file for s in sources)), root, processes=workers)
-    key = fingerprint(
-        {"format": _FORMAT, **vars(rule)}, [[contents[s.file], s.member, s.frame] for s in sources], length=32
-    )
+    files = dict.fromkeys(file for source in sources for file in source.files)
+    contents = content_fingerprints(list(files), root, processes=workers)
+    key = fingerprint({"format": _FORMAT, **vars(rule)}, [source.content(contents) for source in sources], length=32)
     stores = root / "stores"
     folder = stores / key
     if not is_complete(folder):

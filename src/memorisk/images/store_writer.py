@@ -24,6 +24,7 @@ import pandas as pd
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import Block, DecodedBlock, PixelRule, Source, decode_block, hash_pixels, unreadable_reason
 from memorisk.images.readers.registry import SHARDS, file_format
+from memorisk.images.volumes import is_volume
 from memorisk.runs.arrays import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
 from memorisk.runs.checksums import file_version, is_intact, warn_of_damage
 from memorisk.runs.environment import available_cores
@@ -363,7 +364,7 @@ def _finish(plan: StorePlan, layout: _Layout, blocks: list[DecodedBlock]) -> Non
     if len(bad) and (len(bad) == layout.n or not plan.options.skip_unreadable):
         raise unreadable_error(plan.names, bad, reasons[bad].tolist())
     channels = layout.channels
-    if plan.rule.channels == "auto":
+    if plan.rule.channels == "auto" and not is_volume(layout.row):
         channels = 1 if all(block.all_grey for block in blocks) else 3
     final = _Layout(layout.n - len(bad), layout.height, layout.width, channels, layout.dtype)
     folder = plan.building

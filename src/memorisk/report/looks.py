@@ -282,6 +282,7 @@ def _pixels(config: Mapping[str, Any], setting: str, images: Sequence[str]) -> d
     from memorisk.images.pixels import PixelRule
     from memorisk.images.sources.registry import load_manifest
     from memorisk.images.store import manifest_sources
+    from memorisk.images.volumes import middle_slice
 
     names = {field.name for field in fields(ImageOptions)}
     options = ImageOptions(**written_settings(ImageOptions, {k: v for k, v in config.items() if k in names}))
@@ -292,7 +293,7 @@ def _pixels(config: Mapping[str, Any], setting: str, images: Sequence[str]) -> d
         raise InputError(f"{one_line(config[setting], 120)} has no image {one_line(gone[0], 60)} any more")
     sources = manifest_sources(manifest.subset(np.array([place[image] for image in images], dtype=np.int64)))
     rule = PixelRule.of(options)
-    return {image: rule.read(source) for image, source in zip(images, sources, strict=True)}
+    return {image: middle_slice(rule.read(source)) for image, source in zip(images, sources, strict=True)}
 
 
 def _draw_images(pixels: Sequence[tuple[str, np.ndarray]], axes: "Sequence[Axes] | None") -> "list[Axes]":

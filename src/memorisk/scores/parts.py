@@ -10,7 +10,7 @@ y are at the distance
 Which pairs are compared is the `Comparison`: ``PLACES`` compares windows at the same place, ``VIEWS`` compares the
 whole copy (the first window) with every window of the source, turned ones among them. Roles differ there: ``nearest``
 takes copies as queries, ``reversed`` takes sources. The search reads only the first window of a copy, so that a copy's
-table may end with it.
+table may end with it. Of a volume each window is one of each of its slices, and windows of the same slice are compared.
 
 A window without details has no vector and is a row of zeros. Its distance from every other window is `NO_WINDOW`.
 
@@ -123,22 +123,26 @@ class PartsSimilarity:
         windows: W, the number of windows of a source; rows are [n, W * d], the windows one after the other.
         comparison: Pairs of windows that are compared.
         sources_ask: Whether the first image of a pair is the source and the second one the copy.
+        slices: Number of slices of an image; the W windows are those of the first window in each slice, and so on.
     """
 
     measure: PartsMeasure
     windows: int
     comparison: Comparison
     sources_ask: bool = False
+    slices: int = 1
 
     at_half = float("nan")
 
     @property
     def words(self) -> str:
         """Describe the comparison for a report."""
-        if self.windows == 1:
-            return "distance of whitened vectors"
+        of = "" if self.slices == 1 else f" of {self.slices} slices"
+        n = self.windows // self.slices
+        if n == 1:
+            return f"distance of whitened vectors{of and f', the most alike{of}'}"
         how = "at the same place" if self.comparison == PLACES else "of a training image with the whole of the other"
-        return f"distance of the most alike of {self.windows} windows {how}"
+        return f"distance of the most alike of {n} windows{of} {how}"
 
     @property
     def reversed(self) -> "PartsSimilarity":
@@ -245,18 +249,18 @@ class PartsSimilarity:
         raise InputError("pairs of images are not counted by their parts: choose another detector")
 
     def _tables(self, queries: Any, references: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Bring the windows that are compared to unit rows: [q, W or 1, k] and [n, W or 1, k]."""
+        """Bring the windows that are compared to unit rows: [q, W, k] and [n, W, k], or the whole ones alone."""
         return self._rows(queries, self.sources_ask), self._rows(references, not self.sources_ask)
 
     def _rows(self, table: Any, sources: bool) -> NDArray[np.float32]:
         values = np.asarray(table)
         windows = values.reshape(len(values), -1, len(self.measure.mean))
-        return self.measure.rows(windows[:, : self.windows if sources or self.comparison == PLACES else 1])
+        return self.measure.rows(windows[:, : self.windows if sources or self.comparison == PLACES else self.slices])
 
     def _pairs(self, left: NDArray, right: NDArray) -> Iterator[tuple[NDArray, NDArray]]:
         """Yield the tables of windows [n, k] and [m, k] that are compared."""
         for w in range(self.windows):
-            yield left[:, min(w, left.shape[1] - 1)], right[:, min(w, right.shape[1] - 1)]
+            yield left[:, w % left.shape[1]], right[:, w % right.shape[1]]
 
     def _distances(self, left: NDArray, right: NDArray, one: NDArray, other: NDArray) -> FloatArray:
         """Compute the distances of pairs of rows, [p], by the definition."""

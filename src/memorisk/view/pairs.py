@@ -351,7 +351,7 @@ def unturned(image: np.ndarray, orientation: str) -> np.ndarray:
     """Return the image that an orientation turned into this one, [h, w, c]; see `near_copies.orientations`."""
     at = ORIENTATIONS.index(orientation) if orientation in ORIENTATIONS else 0
     back = np.rot90(image, -(at % 4))
-    return np.ascontiguousarray(back[:, ::-1] if at >= 4 else back)
+    return np.ascontiguousarray(back[:, ::-1] if at % 8 >= 4 else back)
 
 
 def _foreseen_block(found: Foreseen | None, open_pairs: int) -> Block:

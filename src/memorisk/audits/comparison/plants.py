@@ -26,6 +26,7 @@ from memorisk.images.alterations.transformations import PLACES, PlantKind
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.stacked_images import StackedImages
 from memorisk.images.store import ImageStore, store_of_pixels
+from memorisk.images.volumes import is_volume
 from memorisk.runs.errors import listed, plural
 from memorisk.statistics.copies.planted_copies import PlantPower
 from memorisk.statistics.copies.tails import copies_for_power
@@ -95,7 +96,8 @@ def draw_plants(
     """Draw copies of random training patients' images, as many of each kind.
 
     A patient gives no second copy before every patient has given one, and never two of one kind. An image that a kind
-    would leave as it is, or of one value only, is passed over.
+    would leave as it is, or of one value only, is passed over. Of volumes there are no copies of the kinds that are not
+    defined for them.
 
     Args:
         train: Training images, which are copied.
@@ -114,7 +116,8 @@ def draw_plants(
     # A patient's turn depends on the copies drawn before. By default kinds are drawn in the order of their entries, so
     # that a new entry, which is the last, moves no copy of another kind; and further kinds move no required one.
     first = () if set(kinds) == set(PLANT_KINDS) else kinds
-    for kind in sorted(ALL_KINDS.values(), key=lambda kind: kind.name not in first):
+    defined = [kind for kind in ALL_KINDS.values() if kind.of_volumes or not is_volume(train.images.shape)]
+    for kind in sorted(defined, key=lambda kind: kind.name not in first):
         required = kind.name in kinds
         rng = np.random.default_rng([_STREAM, seed, kind.stream])
         n_made = 0

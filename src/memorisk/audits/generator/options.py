@@ -54,6 +54,8 @@ WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pix
 class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     """Settings of `memorisk audit generator`."""
 
+    VOLUMES = True
+
     kind: Literal["tiny", "dit", "unet"] = "tiny"
     """Generator whose twins are trained: tiny (a small diffusion network for images of a few hundred pixels), dit (the
     diffusion transformer of `train generator`) or unet (UNet2DModel of diffusers). By your own code: --train."""

@@ -13,6 +13,8 @@ from memorisk.runs.options import grouped
 class CheckOptions(ImageOptions, ReportOptions):
     """Options of the check of a set of images."""
 
+    VOLUMES = True
+
     near: float | None = None
     """Correlation of thumbnails, up to 1, from which on two images are near copies; by default learned from the set so
     that chance explains fewer than 0.01 pairs."""

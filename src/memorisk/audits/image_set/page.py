@@ -367,6 +367,7 @@ def _files(check: ImageCheck, redact: bool) -> list[Block]:
         columns=[
             number("width", "Width", "count"),
             number("height", "Height", "count"),
+            *([number("depth", "Depth", "count")] if "depth" in check.sizes else []),
             words("colour", "Colour"),
             number("images", "Images", "count"),
         ],

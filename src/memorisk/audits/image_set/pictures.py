@@ -13,6 +13,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import PixelRule
 from memorisk.images.store import manifest_sources
+from memorisk.images.volumes import middle_slice
 
 MOST_SETS = 60
 MOST_IMAGES = 6
@@ -49,7 +50,7 @@ def set_pictures(sets: pd.DataFrame, manifest: Manifest, options: ImageOptions) 
     pictures: dict[str, CopyPicture] = {}
     for _, rows in sets.loc[sets["set"] <= MOST_SETS].groupby("set", sort=True):
         images = rows["image"].tolist()[:MOST_IMAGES]
-        pixels = [np.asarray(reader.read(sources[place[image]])) for image in images]
+        pixels = [middle_slice(np.asarray(reader.read(sources[place[image]]))) for image in images]
         pictures[images[0]] = CopyPicture(pixels[0])
         near = rows["kind"].iloc[0] == NEAR
         pictures |= {

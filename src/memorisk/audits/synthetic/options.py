@@ -44,6 +44,8 @@ FAR_SHARE = 0.9
 class SyntheticOptions(ReportOptions, PartOptions, ClusterOptions):
     """Settings of `memorisk audit synthetic`; how images are read is the same for all three sets."""
 
+    VOLUMES = True
+
     held_out: str | None = None
     """Real images of patients unseen by the generator, a random part of the same data. Without them the report has
     distances only."""
@@ -126,7 +128,7 @@ class SyntheticOptions(ReportOptions, PartOptions, ClusterOptions):
         Raises:
             InputError: A given name matches none of the kinds.
         """
-        return planted_kinds(self.plant_kinds)
+        return planted_kinds(self.plant_kinds, of_volumes=self.frames == "volume")
 
     @property
     def further_plants(self) -> int:

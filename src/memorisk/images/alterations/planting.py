@@ -2,7 +2,8 @@
 
 METHODS section 5, "Power, in every report". A function here makes the copies of the kind that has its name in
 `images.alterations.transformations`: of an image, a second image, a generator, and the limits in the kind's entry,
-between which it draws a parameter. Images are uint8 or uint16 [H, W, C].
+between which it draws a parameter. Images are uint8 or uint16 [H, W, C]. A volume [H, W, D] is copied in its three
+dimensions by the kinds that are defined for volumes; it is turned within its axial slices.
 
 `plant_copy` checks that every copy but an exact one differs from its source, and from the second image that a part of
 it comes from. It gives up an image that its kind leaves unchanged (a symmetric one that is flipped).
@@ -15,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from memorisk.images.alterations.transformations import PlantKind
+from memorisk.images.volumes import AXES, is_volume
 from memorisk.runs.errors import InputError
 
 _SEAM = 0.1  # share of the side over which a redrawn half fades in
@@ -44,7 +46,10 @@ def exact(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits:
 
 
 def flipped(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: Limits) -> CopyWithParameter:
-    """Mirror left to right or top to bottom, by a fair coin."""
+    """Mirror left to right or top to bottom, by a fair coin; a volume along one of its three axes."""
+    if is_volume(image.shape):
+        axis = int(rng.integers(3))
+        return np.flip(image, axis=axis).copy(), AXES[axis]
     axis = int(rng.integers(2))
     return np.flip(image, axis=1 - axis).copy(), ("left to right", "top to bottom")[axis]
 
@@ -82,24 +87,23 @@ def cropped(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limit
     """Enlarge a window, anywhere in the image, to the whole."""
     share = _between(limits, rng)
     coordinates = []
-    for side in image.shape[:2]:
+    for side in _sides(image):
         start = float(rng.uniform(0, (1 - share) * side))
         coordinates.append(start + (np.arange(side) + 0.5) * share - 0.5)
-    rows, columns = np.meshgrid(*coordinates, indexing="ij")
-    return _sampled(image, rows, columns), f"{share:.0%} of either side"
+    return _sampled(image, *np.meshgrid(*coordinates, indexing="ij")), f"{share:.0%} of either side"
 
 
 def pasted(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: Limits) -> CopyWithParameter:
     """Set a region into the second image at its own place."""
     pasted = base.copy()
     window = []
-    for side in image.shape[:2]:
+    for side in _sides(image):
         length = max(1, round(_between(limits, rng) * side))
         start = int(rng.integers(side - length + 1))
         window.append(slice(start, start + length))
     pasted[tuple(window)] = image[tuple(window)]
-    area = np.prod([w.stop - w.start for w in window]) / np.prod(image.shape[:2])
-    return pasted, f"{area:.0%} of the area"
+    share = np.prod([w.stop - w.start for w in window]) / np.prod(_sides(image))
+    return pasted, f"{share:.0%} of the {'voxels' if is_volume(image.shape) else 'area'}"
 
 
 def inverted(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: Limits) -> CopyWithParameter:
@@ -110,10 +114,11 @@ def inverted(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limi
 def shifted(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: Limits) -> CopyWithParameter:
     """Shift by a share of either side, borders repeated."""
     steps, places = [], []
-    for side in image.shape[:2]:
+    for side in _sides(image):
         steps.append(max(1, round(_between(limits, rng) * side)) * (1 if rng.random() < 0.5 else -1))
         places.append(np.clip(np.arange(side) - steps[-1], 0, side - 1))
-    return image[np.ix_(*places)], f"{steps[0]:+d} rows, {steps[1]:+d} columns"
+    named = zip(steps, ("rows", "columns", "slices"), strict=False)
+    return image[np.ix_(*places)], ", ".join(f"{step:+d} {what}" for step, what in named)
 
 
 def toned(image: np.ndarray, base: np.ndarray, rng: np.random.Generator, limits: Limits) -> CopyWithParameter:
@@ -182,8 +187,9 @@ def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.ran
 
     Args:
         kind: Kind of copy to make.
-        image: Source of the copy, uint8 or uint16 [H, W, C] with C 1 or 3; never written to.
-        base: Second image, [H, W, C]; kinds without one leave it unused.
+        image: Source of the copy, uint8 or uint16 [H, W, C] with C 1 or 3, or [H, W, D] for a kind of volumes; never
+            written to.
+        base: Second image of the same shape; kinds without one leave it unused.
         rng: Generator to draw the parameter from.
 
     Returns:
@@ -193,7 +199,8 @@ def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.ran
     Raises:
         InputError: The pixels have another type or shape.
     """
-    if image.ndim != 3 or image.shape[2] not in (1, 3) or image.dtype not in (np.uint8, np.uint16):
+    shapes = image.ndim == 3 and (image.shape[2] in (1, 3) or (kind.of_volumes and is_volume(image.shape)))
+    if not shapes or image.dtype not in (np.uint8, np.uint16):
         raise InputError(f"a copy is made of uint8 or uint16 images [h, w, 1 or 3], not {image.dtype} {image.shape}")
     if base.shape != image.shape or base.dtype != image.dtype:
         raise InputError(f"the second image is {base.dtype} {base.shape}, the source {image.dtype} {image.shape}")
@@ -235,12 +242,25 @@ def _whole(limits: Limits, rng: np.random.Generator) -> int:
     return int(rng.integers(low, high + 1))
 
 
-def _sampled(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return an image at other places, [H, W] each, linear between pixels, borders repeated."""
+def _sides(image: np.ndarray) -> tuple[int, ...]:
+    """Return the sides along which an image [H, W, C] or a volume [H, W, D] extends."""
+    return image.shape if is_volume(image.shape) else image.shape[:2]
+
+
+def _sampled(image: np.ndarray, *places: np.ndarray) -> np.ndarray:
+    """Return an image at other places, linear between pixels, borders repeated.
+
+    Args:
+        image: Image [H, W, C], or volume [H, W, D].
+        places: Rows and columns, [H, W] each, of every channel or slice; or rows, columns and slices, [H, W, D] each.
+    """
     from scipy import ndimage
 
+    if len(places) == image.ndim:
+        values = ndimage.map_coordinates(image.astype(np.float64), places, order=1, mode="nearest")
+        return _cast(values, image.dtype)
     channels = [
-        ndimage.map_coordinates(image[..., c].astype(np.float64), [rows, columns], order=1, mode="nearest")
+        ndimage.map_coordinates(image[..., c].astype(np.float64), places, order=1, mode="nearest")
         for c in range(image.shape[2])
     ]
     return _cast(np.stack(channels, axis=-1), image.dtype)

@@ -55,6 +55,8 @@ class PlantKind(Form):
     """Whether a pass covers the kind unless the user names kinds."""
     second: Literal["", "synthetic", "patient"] = ""
     """Second image from which a part of the copy comes: a synthetic one, or another patient's; empty for none."""
+    of_volumes: bool = True
+    """Whether the kind is defined for volumes [H, W, D], too."""
 
     @property
     def description(self) -> str:
@@ -122,7 +124,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
                               (0, inf)),
                    Augmentation("noise", 3)),
     Transformation("compressed",  # between paper 004's strongest and its second weakest
-                   PlantKind("jpeg", 4, "JPEG at quality {} to {}", (10, 70), required=True),
+                   PlantKind("jpeg", 4, "JPEG at quality {} to {}", (10, 70), required=True, of_volumes=False),
                    CopyFamily("jpeg", 6, (95.0, 70.0, 40.0, 10.0), "JPEG quality", (1, 95)), Augmentation("jpeg", 6)),
     Transformation("cropped",
                    PlantKind("cropped", 5, "a window of {:.0%} to {:.0%} of either side, enlarged", (0.75, 0.95),
@@ -137,19 +139,20 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     Transformation("changed in tone", PlantKind("toned", 10, "a tone curve, exponent {:g} to {:g} or the inverse",
                                                 (1.4, 2.5))),
     Transformation("made coarser", PlantKind("resized", 11, "shrunk to {:.0%} to {:.0%} of either side, enlarged again",
-                                             (0.25, 0.5))),
+                                             (0.25, 0.5), of_volumes=False)),
     Transformation("of few values", PlantKind("posterised", 12, "{} to {} values in each channel", (3, 6))),
     Transformation("redrawn in part",
                    PlantKind("redrawn", 13, "one half from a synthetic image, without a visible seam",
                              second="synthetic")),
     Transformation("changed in colour",
-                   PlantKind("recoloured", 14, "grey, or channels in another order; of colour images")),
+                   PlantKind("recoloured", 14, "grey, or channels in another order; of colour images",
+                             of_volumes=False)),
     Transformation("mixed with another image",
                    PlantKind("blended", 15, "{:.0%} to {:.0%} of each value, the rest of another patient's image",
                              (0.6, 0.8), second="patient")),
     Transformation("shrunken into another image",
                    PlantKind("shrunken", 16, "shrunk to {:.0%} to {:.0%} of either side, set into a synthetic image",
-                             (0.4, 0.7), second="synthetic")),
+                             (0.4, 0.7), second="synthetic", of_volumes=False)),
     Transformation("blurred", None,
                    CopyFamily("blur", 0, (0.1, 1.0, 2.0, 6.0), "Standard deviation of the blur, pixels"),
                    Augmentation("blur", 2)),

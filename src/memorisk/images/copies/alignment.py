@@ -32,6 +32,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from memorisk.images.volumes import middle_slice
 from memorisk.runs.errors import InputError
 
 SIDE = 64
@@ -302,7 +303,8 @@ def refine(copy: CopyDetails, source: SourceDetails, first: Pose) -> Alignment |
 
 
 def _details(image: np.ndarray) -> tuple[SourceDetails, NDArray[np.float32]]:
-    """Return the fine details of an image, and the coarse ones [COARSE, COARSE]."""
+    """Return the fine details of an image, or of the middle slice of a volume, and the coarse ones [COARSE, COARSE]."""
+    image = middle_slice(image) if image.ndim == 3 else image
     if image.ndim != 3 or image.shape[2] not in (1, 3) or image.dtype not in (np.uint8, np.uint16) or not image.size:
         raise InputError(f"images to align are uint8 or uint16 [h, w, 1 or 3], not {image.dtype} {image.shape}")
     plane = image.astype(np.float32).mean(axis=2)

@@ -37,6 +37,7 @@ import numpy as np
 from PIL import Image
 
 from memorisk.images.copies.duplicates import SIDE, details, positions
+from memorisk.images.volumes import middle_slice
 from memorisk.runs.arrays import scratch_array
 
 COMPONENTS = 256
@@ -226,7 +227,8 @@ def fine_rule(pairs: Sequence[tuple[int, int]], read: PixelReader, laid: str) ->
 
 
 def _on_grid(image: np.ndarray, side: int) -> np.ndarray:
-    """Return the luma of an image, resized to [side, side]."""
+    """Return the luma of an image, or of the middle slice of a volume, resized to [side, side]."""
+    image = middle_slice(image)
     grey = image[..., 0] if image.shape[2] == 1 else image[..., :3] @ np.array([0.299, 0.587, 0.114])
     return np.asarray(Image.fromarray(grey.astype(np.float32)).resize((side, side), Image.Resampling.BILINEAR))
 

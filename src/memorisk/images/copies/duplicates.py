@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image
 
+from memorisk.images.volumes import middle_slice
 from memorisk.runs.workload import CountProgress
 
 SIDE = 32
@@ -62,8 +63,11 @@ def linked_groups(hashes: Sequence[str] | np.ndarray, groups: Sequence[str] | np
 def thumbnail(image: np.ndarray) -> np.ndarray:
     """Reduce an image [h, w, c] to uint8 [32, 32]: luma, antialiased, stretched from darkest to brightest pixel.
 
+    A volume is reduced to its middle axial slice.
+
     Stretching loses nothing, since correlation ignores it, and keeps the greys of dark or 16-bit images apart.
     """
+    image = middle_slice(image)
     grey = image[..., 0] if image.shape[2] == 1 else image @ np.array(LUMA)
     small = np.asarray(
         Image.fromarray(grey.astype(np.float32)).resize((SIDE, SIDE), Image.Resampling.BILINEAR), dtype=np.float64

@@ -39,6 +39,7 @@ from memorisk.images.copies.details import (
 from memorisk.images.copies.duplicates import SIDE, closest_between_groups, near_pairs, thumbnail
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
+from memorisk.images.volumes import is_volume
 from memorisk.runs.arrays import scratch_array
 from memorisk.runs.workload import CountProgress
 from memorisk.statistics.copies.tails import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
@@ -59,8 +60,17 @@ ORIENTATIONS = (
     "mirrored, turned by 90 degrees",
     "mirrored, turned by 180 degrees",
     "mirrored, turned by 270 degrees",
+    "turned over",
+    "turned over, turned by 90 degrees",
+    "turned over, turned by 180 degrees",
+    "turned over, turned by 270 degrees",
+    "turned over, mirrored",
+    "turned over, mirrored, turned by 90 degrees",
+    "turned over, mirrored, turned by 180 degrees",
+    "turned over, mirrored, turned by 270 degrees",
 )
-"""Names of the four quarter turns, counterclockwise, of an image and of its mirror image (left to right)."""
+"""Names of the four quarter turns, counterclockwise, of an image and of its mirror image (left to right); of a volume
+also with its slices in reverse order, "turned over"."""
 MIRRORED = ORIENTATIONS[4]
 
 
@@ -401,7 +411,7 @@ class SamePixels:
 
 
 def orientations(image: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the eight orientations of an image.
+    """Yield the eight orientations of an image, or the sixteen of a volume that keep its slices axial.
 
     Args:
         image: Pixels of the image, [h, w, c].
@@ -409,9 +419,10 @@ def orientations(image: np.ndarray) -> Iterator[np.ndarray]:
     Yields:
         Pixels of the image, [h, w, c] or [w, h, c], in the order of `ORIENTATIONS`.
     """
-    for side in (image, image[:, ::-1]):
-        for turns in range(4):
-            yield np.rot90(side, turns)
+    for stack in (image, image[..., ::-1])[: 1 + is_volume(image.shape)]:
+        for side in (stack, stack[:, ::-1]):
+            for turns in range(4):
+                yield np.rot90(side, turns)
 
 
 def same_pixels(store: ImageStore, others: ImageStore) -> SamePixels:

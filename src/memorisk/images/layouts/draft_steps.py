@@ -25,6 +25,7 @@ from memorisk.images.layouts.label_tables import join_labels
 from memorisk.images.manifest import ALONE, RESERVED, STUDY, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.headers import frame_count, is_stack, is_volume
+from memorisk.images.volumes import VOLUME
 from memorisk.runs.errors import InputError, listed, one_line, plural
 
 _COLUMNS = ("image_column", "path_column", "label_column", "group_column", "split_column", "dataset_column")
@@ -170,6 +171,9 @@ def _refuse_empty_group(draft: Draft) -> None:
 def _expand_frames(draft: Draft, options: ImageOptions) -> None:
     """Choose the frames of stacks; with ``all`` a row becomes one row per frame, all in the group of their file."""
     paths = draft.table["path"].tolist()
+    if options.frames == "volume":
+        _take_volumes(draft)
+        return
     volumes = [draft.kind == "nifti" if draft.kind else is_volume(draft.root, path) for path in paths]
     if any(volumes):
         draft.table["member"] = [options.slice_plane if volume else "" for volume in volumes]
@@ -186,6 +190,17 @@ def _expand_frames(draft: Draft, options: ImageOptions) -> None:
     if any(frame is not None for frame in flat):
         table["frame"] = pd.array(flat, dtype="Int64")
     draft.table = table
+
+
+def _take_volumes(draft: Draft) -> None:
+    """Take each NIfTI file as one image; `memorisk.images.layouts.dicom_series` has joined the series of DICOM."""
+    if draft.kind == "dicom":
+        return
+    volumes = [draft.kind == "nifti" or is_volume(draft.root, path) for path in draft.table["path"].tolist()]
+    draft.table["member"] = [VOLUME if volume else "" for volume in volumes]
+    if any(volumes):
+        count = plural(sum(volumes), "NIfTI file is", "NIfTI files are")
+        draft.notes.append(f"{count} read as volumes, each as one image.")
 
 
 def _chosen_frames(path: Path, volume: bool, options: ImageOptions) -> list[int | None]:

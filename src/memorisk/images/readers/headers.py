@@ -19,6 +19,7 @@ from memorisk.images.readers.nifti import PLANES, canonical_shape, open_volume
 from memorisk.images.readers.nifti import count_frames as count_slices
 from memorisk.images.readers.registry import count_frames, file_format
 from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
+from memorisk.images.volumes import VOLUME, is_volume_member
 
 _DEEP = ("I", "F")
 """Prefixes of Pillow's modes of more than 8 bits."""
@@ -67,7 +68,7 @@ def _dicom(path: Path, member: str) -> Header:
 
 
 def _nifti(path: Path, member: str) -> Header:
-    plane = member.partition("@")[0] or "axial"
+    plane = "axial" if is_volume_member(member) else member.partition("@")[0] or "axial"
     with open_volume(path) as image:
         sides = [n for axis, n in enumerate(canonical_shape(image, path)) if axis != PLANES[plane]]
         kind = image.get_data_dtype()
@@ -120,21 +121,27 @@ def frame_count(path: Path, *, volume: bool, plane: str) -> int | None:
 def uncovered_frames(manifest: Manifest, plane: str) -> dict[str, int]:
     """Count the unchecked frames, pages and slices of a manifest's files, those without a row, by path.
 
+    Of files that are read as volumes the function counts further volumes, as of a series in time.
+
     Args:
         manifest: Manifest of single images, or of some frames of each file; arrays have no such frames.
         plane: Plane of the slices of volumes.
     """
     if manifest.root is None:
         return {}
-    rows = manifest.table["path"].astype(str).value_counts(sort=False)
+    paths = manifest.table["path"].astype(str)
+    rows = paths.value_counts(sort=False)
+    members = manifest.table["member"].tolist() if "member" in manifest.table else []
+    whole = {path for path, member in zip(paths, members, strict=False) if is_volume_member(member)}
     n_uncovered = {}
     for path, n in rows.items():
         file = manifest.root / str(path)
         try:
             volume = is_volume(manifest.root, str(path))
-            stack = is_stack(file, volume=volume)
+            stack = is_stack(file, volume=volume) and (volume or path not in whole)
         except (OSError, ValueError):
             continue
-        if stack and (more := (frame_count(file, volume=volume, plane=plane) or 0) - int(n)) > 0:
+        counted = VOLUME if path in whole else plane
+        if stack and (more := (frame_count(file, volume=volume, plane=counted) or 0) - int(n)) > 0:
             n_uncovered[str(path)] = more
     return n_uncovered

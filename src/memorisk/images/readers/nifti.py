@@ -1,10 +1,11 @@
-"""NIfTI volumes (``.nii``, ``.nii.gz``) through nibabel: one slice of a plane as a grey or RGB image.
+"""NIfTI volumes (``.nii``, ``.nii.gz``) through nibabel: one slice of a plane as a grey or RGB image, or all voxels.
 
 Rules: the volume is turned to the nearest standard orientation (right, anterior, superior) by exchanging and
 flipping axes, never by resampling; the plane is ``member`` (axial, coronal, sagittal; axial if not given), the
 slice is ``frame`` (the middle one, n // 2, if not given). A manifest may declare the greys of its rows as part of
 ``member`` (``axial@-1000:1000``, :func:`declared_plane`). Slices are shown as radiologists see them: the patient's
-right at the left of axial and coronal slices, anterior (axial) or superior at the top. The first volume of a series
+right at the left of axial and coronal slices, anterior (axial) or superior at the top. The member ``volume`` is all
+voxels, [h, w, d] as `memorisk.images.volumes` arranges them. The first volume of a series
 is taken. Greys, over the whole volume so that its slices compare: the row's range or the header's
 cal_min..cal_max if they declare one, else percentiles; minimum to maximum with ``window`` full. A volume with voxels
 that are NaN or infinite is refused.
@@ -25,6 +26,7 @@ import numpy as np
 from memorisk.images.readers.greys import percentile_range, stretch, to_depth
 from memorisk.images.readers.limits import check_size
 from memorisk.images.readers.registry import ReadOptions
+from memorisk.images.volumes import VOLUME, check_volume, from_standard, is_volume_member
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 from memorisk.runs.size_limits import GzipStream
 
@@ -34,12 +36,14 @@ _PIECE = 1 << 20  # bytes read at a time
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """Read one slice, ``[h, w, c]`` uint8 or uint16.
+    """Read one slice, ``[h, w, c]``, or all voxels, ``[h, w, d]``, uint8 or uint16.
 
     Raises:
         InputError: The file has no such plane or slice, is too large, or is not a volume.
         MissingExtraError: nibabel is not installed.
     """
+    if is_volume_member(how.member):
+        return _read_voxels(path, how)
     plane, declared = _plane(path, how.member or "axial")
     if plane not in PLANES:
         raise unknown_name("plane", plane, PLANES)
@@ -49,10 +53,7 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
     index = n // 2 if how.frame is None else how.frame
     if not 0 <= index < n:
         raise InputError(f"{one_line(path)}: has {plane} slices 0 to {n - 1}, not {index}")
-    if volume.n_not_finite:
-        raise InputError(
-            f"{one_line(path)}: {volume.n_not_finite:,} voxels are NaN or infinite; replace them before the audit"
-        )
+    _refuse_not_finite(path, volume)
     cut = volume.slice(axis, index).swapaxes(0, 1)[::-1]
     greys = cut if plane == "sagittal" else cut[:, ::-1]
     if greys.ndim == 3:
@@ -62,9 +63,34 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
     return stretch(greys, low, high, how.depth)[..., None]
 
 
+def _read_voxels(path: Path, how: ReadOptions) -> np.ndarray:
+    """Read all voxels ``[h, w, d]`` of the first volume.
+
+    Raises:
+        InputError: The file is too large, has coloured voxels, or too few of them.
+    """
+    volume = _volume(path, how.max_pixels)
+    if volume.values.ndim > 3:
+        raise InputError(f"{one_line(path)}: has coloured voxels, and volumes are grey (--frames middle reads a slice)")
+    check_volume(one_line(path), volume.values.shape)
+    _refuse_not_finite(path, volume)
+    low, high = volume.limits(how.window, None)
+    greys = [stretch(volume.slice(2, z), low, high, how.depth) for z in range(volume.values.shape[2])]
+    return np.ascontiguousarray(from_standard(np.stack(greys, axis=-1)))
+
+
+def _refuse_not_finite(path: Path, volume: "_Volume") -> None:
+    if volume.n_not_finite:
+        raise InputError(
+            f"{one_line(path)}: {volume.n_not_finite:,} voxels are NaN or infinite; replace them before the audit"
+        )
+
+
 def count_frames(path: Path, plane: str = "axial") -> int:
-    """Count the slices of a plane."""
+    """Count the slices of a plane, or with ``volume`` the volumes of a file."""
     with open_volume(path) as image:
+        if plane == VOLUME:
+            return math.prod(int(n) for n in image.shape[3:])
         return canonical_shape(image, path)[PLANES[plane]]
 
 

@@ -199,8 +199,8 @@ def read_image(
 
     Args:
         path: Path of the file, or the name of built-in images.
-        member: Array in an npz or HDF5 file, plane of a NIfTI volume (axial if not given), or kind of a file without
-            first bytes of its own (``MEMBER_FORMATS``).
+        member: Array in an npz or HDF5 file, plane of a NIfTI volume (axial if not given), a whole volume
+            (`memorisk.images.volumes`), or kind of a file without first bytes of its own (``MEMBER_FORMATS``).
         frame: Index in a stack; None for the reader's own rule (middle of DICOM and NIfTI, first page of TIFF and GIF).
         depth: Number of bits, 8 or 16. 8-bit sources at depth 16 are multiplied by 257.
         window: Range of greys that is shown of a deep source: the declared window, percentiles, or the full range
@@ -208,7 +208,8 @@ def read_image(
         max_pixels: Largest number of pixels a frame may declare; refused before anything is decoded.
 
     Returns:
-        Pixels ``[h, w, c]`` with c in {1, 3}, uint8 (depth 8) or uint16 (depth 16).
+        Pixels ``[h, w, c]`` with c in {1, 3}, or voxels ``[h, w, d]`` of a volume, uint8 (depth 8) or uint16 (depth
+        16).
 
     Raises:
         InputError: The file is absent, empty, of no known kind, broken, without pixels or too large.

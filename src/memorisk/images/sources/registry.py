@@ -25,7 +25,8 @@ from memorisk.images.published.registry import load_official
 from memorisk.images.readers.registry import SHARDS, file_format, file_head, unknown_kind
 from memorisk.images.sources.joined import join_manifests
 from memorisk.images.sources.places import nowhere, several_sources
-from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.images.volumes import is_volume_member
+from memorisk.runs.errors import InputError, MemoriskError, listed, one_line
 from memorisk.runs.storage.filesystem import Storage
 from memorisk.runs.storage.locations import url_of
 from memorisk.runs.storage.mirror import TABLES, local_source, name_url_in_error
@@ -72,7 +73,24 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
             "in Python with len() and items by number memorisk.save_dataset makes a folder"
         )
     manifest = drop_labels(_load(source, _local_options(options)), options.drop_label)
+    if options.frames == "volume":
+        _refuse_other_than_volumes(manifest)
     return manifest if options.sample is None else sample_manifest(manifest, options.sample, options.sample_seed)
+
+
+def _refuse_other_than_volumes(manifest: Manifest) -> None:
+    """Refuse images that are no volumes, where volumes are to be read.
+
+    Raises:
+        InputError: Some images are none.
+    """
+    members = manifest.table["member"].tolist() if "member" in manifest.table else [None] * manifest.n
+    other = [image for image, one in zip(manifest.images, members, strict=True) if not is_volume_member(one)]
+    if other:
+        raise InputError(
+            f"{one_line(manifest.name)}: frames volume reads a folder of NIfTI files or of DICOM series, or a table of "
+            f"NIfTI files; {len(other):,} of {manifest.n:,} images are none ({listed(other, 3)})"
+        )
 
 
 def _described(value: object) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from memorisk.images.copies.details import COMPONENTS as DETAIL_COMPONENTS
 from memorisk.images.copies.details import FLOOR
+from memorisk.images.copies.duplicates import SIDE
 from memorisk.images.options import ImageOptions
 from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
@@ -121,12 +122,15 @@ class PairDetector:
             return HeadSimilarity(self.head, self.workplace.search)
         assert self.measure is not None
         if self.source.parts is not None:
-            windows = GRIDS[self.source.parts].n
+            assert self.detector is not None
+            windows = reference.shape[1] // int(self.detector.config.dimension)
             fitted = fit_parts(reference.reshape(len(reference), windows, -1), COMPONENTS)
-            return PartsSimilarity(fitted, windows, self.source.parts)
+            return PartsSimilarity(fitted, windows, self.source.parts, slices=windows // GRIDS[self.source.parts].n)
         if self.source.is_details:
+            slices = reference.shape[1] // SIDE**2
             components = max(1, min(DETAIL_COMPONENTS, len(reference) // 4))
-            return PartsSimilarity(fit_parts(reference[:, None], components, floor=FLOOR), 1, PLACES)
+            fitted = fit_parts(reference.reshape(len(reference), slices, -1), components, floor=FLOOR)
+            return PartsSimilarity(fitted, slices, PLACES, slices=slices)
         domain = self.domain if self.measure in POSITIVE else None
         binarise = "median" if self.measure in BINARY else None
         measure = fit_measure(self.measure, reference, domain=domain, binarise=binarise)

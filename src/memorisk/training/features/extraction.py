@@ -18,6 +18,8 @@ import torch
 from torch import nn
 
 from memorisk.images.copies.duplicates import SIDE
+from memorisk.images.stacked_images import MiddleSlices
+from memorisk.images.volumes import is_volume
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.specs import ModelSpec, model_spec
 from memorisk.models.classifiers.zoo import create_model
@@ -231,16 +233,35 @@ _WITHOUT_NETWORK = ("pixels", "pca", "saved")
 _FLOAT32 = 4
 
 
+def windows_per_image(source: FeatureSource) -> int:
+    """Count the windows of one image that a source embeds; the whole image alone is one.
+
+    Args:
+        source: Source of the features.
+    """
+    grid = source_grid(source.parts, source.as_copies)
+    return 1 if grid is None else grid.n
+
+
 def passes_per_image(source: FeatureSource) -> int:
     """Count the passes of a network for one image: one for each of its windows, none without a network.
 
     Args:
         source: Source of the features.
     """
-    if source.kind in _WITHOUT_NETWORK:
-        return 0
-    grid = source_grid(source.parts, source.as_copies)
-    return 1 if grid is None else grid.n
+    return 0 if source.kind in _WITHOUT_NETWORK else windows_per_image(source)
+
+
+def by_slices(source: FeatureSource | PixelPca, shape: Sequence[int]) -> bool:
+    """Return whether a source compares volumes by their middle slices: a network, and details of thumbnails.
+
+    Args:
+        source: Source of the features.
+        shape: Shape of an image as it is stored, [..., H, W, C].
+    """
+    if not is_volume(shape) or isinstance(source, PixelPca):
+        return False
+    return source.kind not in _WITHOUT_NETWORK or source.is_details
 
 
 def features_cost(
@@ -264,9 +285,9 @@ def features_cost(
     if source.kind == "saved":
         return Cost()
     distinct = sum(len(set(hashes.tolist())) for hashes in pixel_hashes)
-    d = dimension(source, shape, detector)
+    d, slices = dimension(source, shape, detector), MiddleSlices.PER_VOLUME if by_slices(source, shape) else 1
     return Cost(
-        images_passed=passes_per_image(source) * distinct,
+        images_passed=passes_per_image(source) * slices * distinct,
         bytes_features=None if d is None else _FLOAT32 * d * sum(map(len, pixel_hashes)),
     )
 
@@ -282,6 +303,9 @@ def dimension(
         detector: Detector of a folder.
     """
     height, width, channels = shape[-3:]
+    if by_slices(source, shape):
+        of_slice = dimension(source, (height, width, 1), detector)
+        return None if of_slice is None else MiddleSlices.PER_VOLUME * of_slice
     if source.is_details:
         return SIDE**2
     if source.kind == "pixels":
@@ -290,8 +314,7 @@ def dimension(
         return source.components if source.weights is None else len(PixelPca.load(source.weights).directions)
     if source.kind == "network":
         return _width(source.name)
-    grid = source_grid(source.parts, source.as_copies)
-    return None if detector is None else int(detector.config.dimension) * (1 if grid is None else grid.n)
+    return None if detector is None else int(detector.config.dimension) * windows_per_image(source)
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,10 @@
 
 An example is ``load_features("scans/", "resnet50@weights.safetensors")``; `memorisk.models.encoders.feature_sources`
 lists the possible second arguments. Features are computed once for a content (`memorisk.training.features.cache`).
+
+Networks embed volumes by three middle slices (`memorisk.images.volumes`): the vector of a volume is the vectors of its
+slices one after the other, and where windows are embedded those of its first window come first. Pixels and their
+components are those of all voxels.
 """
 
 from collections.abc import Generator
@@ -16,7 +20,9 @@ import torch
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
+from memorisk.images.stacked_images import MiddleSlices
 from memorisk.images.store import ImageStore, build_store
+from memorisk.images.volumes import is_volume
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source, read_saved
 from memorisk.models.encoders.networks import Encoder, PixelPca, StoredShape, open_encoder, pca_encoder
 from memorisk.models.feature_description import FeatureDescription
@@ -35,7 +41,12 @@ from memorisk.training.features.cache import (
     computed_features,
 )
 from memorisk.training.features.compute_backend import FeatureJob, FeatureWork, feature_job
-from memorisk.training.features.extraction import feature_batches, feature_precision
+from memorisk.training.features.extraction import (
+    by_slices,
+    feature_batches,
+    feature_precision,
+    windows_per_image,
+)
 from memorisk.training.features.pca import fit_pixel_pca
 
 _FORMAT = 1  # part of the key: a change of how images reach an encoder makes new features
@@ -160,11 +171,12 @@ def load_features(
         counted = partial(progress, "decoding images")
         store = build_store(manifest, options or ImageOptions(), processes=processes, progress=counted)
     root = store.folder.parent.parent / "features"
+    slices = by_slices(wanted, store.shape)
     encoder = _encoder(wanted, store, reference, root if cache else None, size, normalise, seed)
     how = feature_precision(precision, where, mixed=encoder.mixed)
     counted = partial(progress, f"features by {encoder.name}")
-    plan = _plan(encoder, store, root, where, how, batch)
-    if work is not None and isinstance(wanted, FeatureSource):
+    plan = _plan(wanted, encoder, store, root, where, how, batch)
+    if work is not None and isinstance(wanted, FeatureSource) and not slices:
         job = feature_job(
             wanted, encoder, store.shape, size=size, normalise=normalise, seed=seed, precision=how, device=where,
             batch=batch, threads=work.threads,
@@ -187,7 +199,8 @@ def _encoder(
         return pca_encoder(asked, store.shape)
     fitted = _fit_or_load_pca(asked, store, reference, root) if asked.kind == "pca" else None
     books = None if root is None else root.parent
-    return open_encoder(asked, store.shape, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
+    shape = (*store.shape[:2], 1) if by_slices(asked, store.shape) else store.shape
+    return open_encoder(asked, shape, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
 
 
 def _fit_or_load_pca(
@@ -220,7 +233,13 @@ def _fit_or_load_pca(
 
 
 def _plan(
-    encoder: Encoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
+    asked: FeatureSource | PixelPca,
+    encoder: Encoder,
+    store: ImageStore,
+    root: Path,
+    device: torch.device,
+    precision: str,
+    batch: int | None,
 ) -> FeaturePlan:
     """Plan the computation: its key is the content of the images and whatever else decides the values."""
     computed_by = {"precision": precision, "device": device.type, "dtype": str(encoder.dtype), "stored": store.shape}
@@ -229,23 +248,31 @@ def _plan(
     def compute(rows: np.ndarray):
         """Yield features of these rows, a batch at a time."""
         module, _ = encoder.load()
-        return feature_batches(
-            module,
-            store.images,
-            rows,
-            encoder.preprocessing,
-            device=device,
-            precision=precision,
-            dtype=encoder.dtype,
-            batch=batch,
-            name=encoder.name,
-        )
+        how = {"device": device, "precision": precision, "dtype": encoder.dtype, "batch": batch, "name": encoder.name}
+        if not by_slices(asked, store.shape):
+            return feature_batches(module, store.images, rows, encoder.preprocessing, **how)
+        assert isinstance(asked, FeatureSource)
+        slices = (MiddleSlices.PER_VOLUME * rows[:, None] + np.arange(MiddleSlices.PER_VOLUME)).ravel()
+        batches = feature_batches(module, MiddleSlices(store.images), slices, encoder.preprocessing, **how)
+        return _of_volumes(batches, windows_per_image(asked))
 
     def meta() -> dict[str, Any]:
         """Describe the encoder and its weights."""
         return {"encoder": encoder.name, "identity": content, "loading": list(encoder.load()[1])}
 
     return FeaturePlan.of(store, root, encoder.name, content, compute, meta)
+
+
+def _of_volumes(batches: Generator[np.ndarray], windows: int) -> Generator[np.ndarray]:
+    """Join the vectors of slices [b, W * d] to those of volumes [n, W * 3 * d], window by window."""
+    waiting: list[np.ndarray] = []
+    for block in batches:
+        vectors = np.concatenate([*waiting, block])
+        n = len(vectors) // MiddleSlices.PER_VOLUME
+        whole, rest = np.split(vectors, [n * MiddleSlices.PER_VOLUME])
+        waiting = [rest]
+        if n:
+            yield whole.reshape(n, MiddleSlices.PER_VOLUME, windows, -1).swapaxes(1, 2).reshape(n, -1)
 
 
 def _compute_by_workers(
@@ -283,8 +310,12 @@ def _preprocessing_notes(encoder: Encoder, stored: StoredShape) -> str:
     """Describe the preprocessing of an image."""
     how = encoder.preprocessing
     height, width = how.size
+    sliced = how.channels != stored[2] and is_volume(stored)
     steps = [f"stored at {stored[0]} x {stored[1]} pixels in {stored[2]} channel{'s' if stored[2] > 1 else ''}"]
-    if stored[2] == 1 and how.channels == 3:
+    if is_volume(stored):
+        what = "three middle slices" if sliced else "all voxels"
+        steps = [f"{what} of volumes stored at {' x '.join(map(str, stored))} voxels"]
+    if (stored[2] == 1 or sliced) and how.channels == 3:
         steps.append("grey repeated in three channels")
     if (height, width) != stored[:2]:
         steps.append(f"resized to {height} x {width} (bilinear, antialias)")
