@@ -353,7 +353,7 @@ def _sizes(scan: Scan) -> pd.DataFrame:
     counted = Counter(size for size in sizes if size[0])
     rows = [(*size, n) for size, n in sorted(counted.items(), key=lambda item: (-item[1], item[0]))]
     table = pd.DataFrame(rows, columns=["height", "width", "colour", "depth", "images"])
-    return table if (table["depth"] > 1).any() else table.drop(columns="depth")
+    return table if max(scan.depth, default=1) > 1 else table.drop(columns="depth")
 
 
 def _frames_left(manifest: Manifest, plane: str) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from memorisk.images.pixels import FEW_LEVELS
+from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 from memorisk.runs.errors import file_and_image, one_line, plural
 
 if TYPE_CHECKING:
@@ -84,8 +85,13 @@ def frame_notes(check: ImageCheck) -> list[str]:
     n, files = sum(check.frames_left["frames"].tolist()), len(check.frames_left)
     if not n:
         return []
+    whose = f"of {plural(files, 'file was', 'files were')} not looked at"
+    if "depth" in check.sizes:
+        return [f"{plural(n, 'further volume', 'further volumes')} {whose}; write each volume to a file of its own"]
     frames = plural(n, "further frame, page or slice", "further frames, pages or slices")
-    return [f"{frames} of {plural(files, 'file was', 'files were')} not looked at; --frames all reads them, too"]
+    nifti = any(KIND_BY_SUFFIX.get(suffix(str(path))) == "nifti" for path in check.frames_left["path"].tolist())
+    whole = ", and --frames volume reads each NIfTI file as one image" if nifti else ""
+    return [f"{frames} {whose}; --frames all reads them, too{whole}"]
 
 
 def _labelled(check: ImageCheck) -> bool:

@@ -3,7 +3,8 @@
 Files without pixels (reports, plans, DICOMDIR) and those whose pixels are not a picture of the patient (dose grids,
 segmentations, parametric maps) are left out and listed with the reason. A file that should be an image and ends before
 its pixels is unreadable. An image whose group tag is empty belongs to the patient of its study, failing that to its
-study, failing that to its series: images of one study are never separated.
+study, failing that to its series: images of one study are never separated. With the option ``frames`` volume a series
+is one image (`memorisk.images.layouts.dicom_series`).
 """
 
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.images.layouts.dicom_series import GEOMETRY, SliceHeader, join_series
 from memorisk.images.layouts.draft import Draft
 from memorisk.images.manifest import NO_PATIENT_PICTURE, STUDY
 from memorisk.images.options import ImageOptions
@@ -62,15 +64,18 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
     group_tag = _tag(options.dicom_group)
     tagged = options.label_column is not None and options.labels_csv is None
     label_tag = _tag(options.label_column) if tagged and options.label_column else None
-    rows, broken = [], []
+    volumes = options.frames == "volume"
+    tags = [group_tag, *([label_tag] if label_tag else []), *(GEOMETRY if volumes else ())]
+    rows, places, broken = [], [], []
     for file in files:
         try:
             with warnings.catch_warnings(action="ignore"):  # pydicom warns of values when they are read
-                header, reason = read_header(draft.root / file, [group_tag, *([label_tag] if label_tag else [])])
+                header, reason = read_header(draft.root / file, tags)
                 if reason:
                     draft.skip(file, reason)
                     continue
                 rows.append(_row(header, file, group_tag, label_tag))
+                places.append(SliceHeader.of(header))
         except Exception as error:  # pydicom raises whatever broken bytes lead to
             reason = str(error).removeprefix(f"{one_line(draft.root / file)}: ")
             broken.append((file, one_line(reason or type(error).__name__, 100)))
@@ -79,7 +84,19 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
     if left_out:
         reasons = [f"{n:,} {reason}" for reason, n in left_out.most_common()]
         draft.notes.append(f"{left_out.total():,} DICOM files left out: {listed(reasons, 8)}.")
-    columns = ["image", "path", "label", "group", "modality", *_OF_PATIENTS, *_SHARED, *_DESCRIPTIONS]
+    if volumes:
+        rows = join_series(draft, rows, places)
+    columns = [
+        "image",
+        "path",
+        "label",
+        "group",
+        *(["member"] if volumes else []),
+        "modality",
+        *_OF_PATIENTS,
+        *_SHARED,
+        *_DESCRIPTIONS,
+    ]
     table = pd.DataFrame(rows, columns=columns, dtype=object)
     table = table.drop(columns=[name for name in _DESCRIPTIONS if not any(table[name].tolist())])
     draft.headers = {name: table.pop(name).tolist() for name in _OF_PATIENTS}

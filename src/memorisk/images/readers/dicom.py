@@ -1,10 +1,12 @@
 """DICOM through pydicom: uncompressed, RLE, JPEG (baseline, extended, lossless, LS) and JPEG 2000.
 
-Rules: the middle frame (number of frames // 2) of a multi-frame file unless the caller names one. Grey: modality LUT or
-rescale, then the window (``images.readers.greys`` has the order), MONOCHROME1 inverted last. Colour: YBR becomes
-RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits. Overlays and
-colour profiles are left out. Only the bits of a stored value that the file declares count: BitsStored of them, the
-highest being HighBit (PS3.5 8.1.1), whatever codec carried it; a palette is scaled by the bits that its entries need.
+Rules: the middle frame (number of frames // 2) of a multi-frame file unless the caller names one, or all slices of a
+volume: the frames of a file, or the files of a series (`memorisk.images.volumes`), in their order.
+Grey: modality LUT or rescale, then the window (``images.readers.greys`` has the order), MONOCHROME1 inverted last.
+Colour: YBR becomes RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits.
+Overlays and colour profiles are left out. Only the bits of a stored value that the file declares count: BitsStored of
+them, the highest being HighBit (PS3.5 8.1.1), whatever codec carried it; a palette is scaled by the bits that its
+entries need.
 Libraries of permissive licences decode compressed frames in a fixed order, so that
 two machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM for JPEG Lossless and
 JPEG-LS, OpenJPEG for JPEG 2000, pydicom for RLE. Extended JPEG of 12 bits needs pylibjpeg-libjpeg (GPL), which
@@ -25,16 +27,28 @@ import sys
 import threading
 import zlib
 from functools import lru_cache
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from memorisk.images.readers import jpeg_markers
-from memorisk.images.readers.greys import grey_image, refuse_not_finite, stretch, table_limit, to_depth, to_greys
-from memorisk.images.readers.limits import check_size
+from memorisk.images.readers.greys import (
+    GreySlice,
+    frame_orientation,
+    grey_image,
+    grey_volume,
+    refuse_not_finite,
+    stretch,
+    table_limit,
+    to_depth,
+    to_greys,
+)
+from memorisk.images.readers.limits import SLICES, check_size
 from memorisk.images.readers.raster import open_image, refuse_cut_short
 from memorisk.images.readers.registry import ReadOptions
+from memorisk.images.volumes import check_volume, from_standard, is_volume_member, volume_files
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.processes import SAFE_ENVIRONMENT, safe_command
 from memorisk.runs.size_limits import check_unpacked
@@ -62,6 +76,7 @@ _RECENT_SYNTAXES = {
     "1.2.840.10008.1.2.4.112": "JPEG XL",
 }
 """Transfer syntaxes that pydicom's dictionary may lack, by UID."""
+_AXIAL = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 _MOST_SAMPLES = 4
 """Largest number of values of a pixel in DICOM's history (PS3.3 C.7.6.3.1.1; four in retired colour spaces)."""
 
@@ -181,24 +196,24 @@ def pydicom_module() -> Any:
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
-    """Read one frame, ``[h, w, c]`` uint8 or uint16; the module's docstring explains how values are mapped.
+    """Read one frame, ``[h, w, c]``, or a volume, ``[h, w, d]``, uint8 or uint16.
+
+    The module's docstring explains how values are mapped.
 
     Raises:
-        InputError: The file has no pixels or no such frame, is too large, or its pixels cannot be decoded.
+        InputError: A file has no pixels or no such frame, is too large, or its pixels cannot be decoded; or slices of a
+            volume differ in size, or are not grey.
     """
     pydicom_module()
+    if is_volume_member(how.member):
+        return _read_volume(path, how)
     data = dataset(path)
     n = frame_count(data)
     frame = n // 2 if how.frame is None else how.frame
     if not 0 <= frame < n:
         raise InputError(f"{one_line(path)}: has frames 0 to {n - 1}, not {frame}")
-    rows, columns = _whole(data, "Rows"), _whole(data, "Columns")
-    check_size(path, columns, rows, how.max_pixels, stored=path.stat().st_size)
-    if not 1 <= (samples := _whole(data, "SamplesPerPixel", 1)) <= _MOST_SAMPLES:
-        raise InputError(f"{one_line(path)}: SamplesPerPixel is {samples}; a pixel has 1 to {_MOST_SAMPLES} values")
-    values = _decoded(data, frame, path, how.max_pixels)
-    refuse_not_finite(values, f"{one_line(path)}: frame {frame}" if n > 1 else one_line(path))
-    photometric = str(data.get("PhotometricInterpretation", "")).strip()
+    values = _stored_values(data, frame, path, how.max_pixels)
+    photometric = _photometric(data)
     if photometric == "PALETTE COLOR":
         return _palette(values, data, how.depth)
     if values.ndim == 3:
@@ -206,6 +221,71 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
     if not photometric.startswith("MONOCHROME"):
         raise InputError(f"{one_line(path)}: one channel of photometric interpretation {one_line(photometric)!r}")
     return grey_image(values, data, frame, how.window, how.depth)[..., None]
+
+
+def _stored_values(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
+    """Return the stored values of a frame, ``[h, w]`` or ``[h, w, 3]``, after every check of its header."""
+    rows, columns = _whole(data, "Rows"), _whole(data, "Columns")
+    check_size(path, columns, rows, max_pixels, stored=path.stat().st_size)
+    if not 1 <= (samples := _whole(data, "SamplesPerPixel", 1)) <= _MOST_SAMPLES:
+        raise InputError(f"{one_line(path)}: SamplesPerPixel is {samples}; a pixel has 1 to {_MOST_SAMPLES} values")
+    values = _decoded(data, frame, path, max_pixels)
+    refuse_not_finite(values, f"{one_line(path)}: frame {frame}" if frame_count(data) > 1 else one_line(path))
+    return values
+
+
+def _photometric(data: Any) -> str:
+    return str(data.get("PhotometricInterpretation", "")).strip()
+
+
+def _read_volume(path: Path, how: ReadOptions) -> np.ndarray:
+    """Read the slices of a volume ``[h, w, d]``: the frames of a file, or the files of a series in their order.
+
+    The middle slice declares the window of all.
+
+    Raises:
+        InputError: Slices differ in size, are not grey, or are too few or too many.
+    """
+    files = [Path(file) for file in volume_files(path, how.member)]
+    places = [(file, 0) for file in files]
+    if len(files) == 1:
+        places = [(path, frame) for frame in range(frame_count(dataset(path)))]
+    slices: list[GreySlice] = []
+    for file, frame in places:
+        data = dataset(file)
+        values = _stored_values(data, frame, file, how.max_pixels)
+        if values.ndim != 2 or not _photometric(data).startswith("MONOCHROME"):
+            raise InputError(f"{one_line(file)}: is in colour, and volumes are grey (--frames middle reads a slice)")
+        if slices and values.shape != slices[0].values.shape:
+            raise InputError(f"{one_line(file)}: its size differs from that of the first slice, {one_line(path)}")
+        if len(places) * values.size > SLICES * how.max_pixels:
+            raise InputError(
+                f"{one_line(path)}: has {len(places):,} slices of {values.shape[1]} x {values.shape[0]} pixels, more "
+                f"than {SLICES} times the {how.max_pixels:,} pixels allowed in a frame; raise max_pixels if it is right"
+            )
+        slices.append(GreySlice.of(values, data, frame))
+    check_volume(one_line(path), (*slices[0].values.shape, len(slices)))
+    file, frame = places[len(places) // 2]
+    data = dataset(file)
+    greys = grey_volume(slices, data, frame, how.window, how.depth)
+    return np.ascontiguousarray(from_standard(_standard(greys, frame_orientation(data, frame))))
+
+
+def _standard(slices: np.ndarray, orientation: tuple[float, ...]) -> np.ndarray:
+    """Turn slices [n, rows, columns] to the nearest standard orientation, [x, y, z] to the right, the front, the head.
+
+    Args:
+        slices: Slices in the order of their places along the normal.
+        orientation: Direction of a row and of a column (PS3.3 C.7.6.2.1.1), which run to the patient's left, back and
+            head; without it the slices are taken as axial ones.
+    """
+    along_row, along_column = np.array(orientation or _AXIAL, dtype=np.float64).reshape(2, 3)
+    directions = np.stack([np.cross(along_row, along_column), along_column, along_row])  # of the three stored axes
+    directions = directions * [-1, -1, 1]  # left and back become right and front
+    world = max(permutations(range(3)), key=lambda order: sum(abs(directions[k, order[k]]) for k in range(3)))
+    turned = slices.transpose(np.argsort(world))
+    backward = [axis for axis in range(3) if directions[world.index(axis), axis] < 0]
+    return np.flip(turned, axis=tuple(backward))
 
 
 def count_frames(path: Path) -> int:

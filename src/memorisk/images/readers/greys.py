@@ -21,6 +21,8 @@ groups take precedence over the shared ones, and those over the data set's. VOI 
 * ``full``: all values that the stored bits (or the modality LUT's entries) can hold.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -124,6 +126,63 @@ def grey_image(stored: np.ndarray, data: Any, frame: int, window: Window, depth:
     if str(data.get("PhotometricInterpretation", "")).strip() == "MONOCHROME1":
         greys = greys.dtype.type(max_value(depth)) - greys
     return greys
+
+
+@dataclass(frozen=True, eq=False)
+class GreySlice:
+    """Slice of a volume before its values are mapped to greys."""
+
+    values: np.ndarray
+    """Values after the modality LUT or rescale, float32 [h, w]."""
+    padding: np.ndarray
+    """Whether a pixel is padding, [h, w]."""
+    full: tuple[float, float]
+    """Smallest and largest value that the stored bits can hold."""
+
+    @classmethod
+    def of(cls, stored: np.ndarray, data: Any, frame: int) -> "GreySlice":
+        """Return the slice of a frame's stored values [h, w]."""
+        settings = frame_settings(data, frame)
+        values = modality_values(stored, data, settings)
+        return cls(values.astype(np.float32), _padding(stored, data), _range(values, stored, data, settings, "full"))
+
+
+def grey_volume(slices: Sequence[GreySlice], data: Any, frame: int, window: Window, depth: int) -> np.ndarray:
+    """Convert the slices of a volume to greys that compare over the volume, uint8 or uint16 ``[n, h, w]``.
+
+    Percentiles are those of all voxels without padding, and the full range is that of all slices.
+
+    Args:
+        slices: Slices in their order.
+        data: Data set of the slice whose window counts for all.
+        frame: Its frame.
+        window: Rule of the window.
+        depth: Number of bits of a grey, 8 or 16.
+    """
+    settings, top = frame_settings(data, frame), max_value(depth)
+    declared = window == "declared" and _voi_share(slices[0].values, data, settings) is not None
+    if window == "full":
+        low, high = min(one.full[0] for one in slices), max(one.full[1] for one in slices)
+    else:
+        counted = [one.values[~one.padding] for one in slices]
+        counted = counted if any(part.size for part in counted) else [one.values.ravel() for one in slices]
+        low, high = (0.0, 0.0) if declared else percentile_range(np.concatenate(counted))
+    greys = np.empty((len(slices), *slices[0].values.shape), np.uint8 if depth == 8 else np.uint16)
+    for place, one in enumerate(slices):
+        share = _voi_share(one.values, data, settings) if declared else None
+        greys[place] = stretch(one.values, low, high, depth) if share is None else np.rint(share * top)
+    if str(data.get("PhotometricInterpretation", "")).strip() == "MONOCHROME1":
+        greys = greys.dtype.type(top) - greys
+    return greys
+
+
+def frame_orientation(data: Any, frame: int) -> tuple[float, ...]:
+    """Return the direction of a row and of a column of a frame, [6]; empty where the data set declares none."""
+    groups = [*list(data.get("PerFrameFunctionalGroupsSequence") or [])[frame : frame + 1]]
+    groups += list(data.get("SharedFunctionalGroupsSequence") or [])[:1]
+    holders = [item for group in groups for item in list(group.get("PlaneOrientationSequence") or [])[:1]]
+    values = [holder.get("ImageOrientationPatient") for holder in (*holders, data)]
+    return next((tuple(map(float, one)) for one in values if one is not None and len(one) == 6), ())
 
 
 def frame_settings(data: Any, frame: int) -> dict[str, Any]:

@@ -13,6 +13,9 @@ FREE_PIXELS = 1 << 24
 """Number of pixels that any file may declare for a frame: 16 million, at most 1 GiB while they are decoded and mapped
 (up to four channels of 64 bits, and a copy)."""
 
+SLICES = 10
+"""Number of frames of the largest allowed size that a volume may hold."""
+
 
 def check_size(path: Path, width: int, height: int, max_pixels: int, *, stored: int | None = None) -> None:
     """Refuse a frame that declares more pixels than allowed, before it is decoded.

@@ -24,14 +24,13 @@ from typing import IO, Any
 import numpy as np
 
 from memorisk.images.readers.greys import percentile_range, stretch, to_depth
-from memorisk.images.readers.limits import check_size
+from memorisk.images.readers.limits import SLICES, check_size
 from memorisk.images.readers.registry import ReadOptions
 from memorisk.images.volumes import VOLUME, check_volume, from_standard, is_volume_member
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 from memorisk.runs.size_limits import GzipStream
 
 PLANES = {"sagittal": 0, "coronal": 1, "axial": 2}
-_SLICES = 10  # a volume may hold ten times the pixels that a frame may
 _PIECE = 1 << 20  # bytes read at a time
 
 
@@ -183,9 +182,9 @@ def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
         header, shape = image.header, tuple(int(n) for n in image.shape)
         if len(shape) < 2 or min(shape) < 1:
             raise InputError(f"{one_line(path)}: a NIfTI file of shape {shape} holds no volume")
-        if math.prod(shape[:3]) > _SLICES * max_pixels:
+        if math.prod(shape[:3]) > SLICES * max_pixels:
             raise InputError(
-                f"{one_line(path)}: declares {' x '.join(map(str, shape))} voxels, more than {_SLICES} times the "
+                f"{one_line(path)}: declares {' x '.join(map(str, shape))} voxels, more than {SLICES} times the "
                 f"{max_pixels:,} pixels allowed in a frame; raise max_pixels if it is right"
             )
         values = _first_volume(stream, image, shape[:3])
