@@ -26,6 +26,7 @@ from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.stacked_images import StackedImages
 from memorisk.images.store import ImageStore, build_store
+from memorisk.images.volumes import is_volume
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.workload import Progress
 
@@ -194,6 +195,11 @@ def select_rows(store: ImageStore, rows: np.ndarray) -> ImageStore:
     )
 
 
+VOLUMES_COMPARED = (
+    "Equal voxels are searched for in whole volumes, also mirrored and turned. Networks and details compare three "
+    "middle slices of each volume, one across each axis; near copies and the second look compare its middle axial one."
+)
+"""Note on what of volumes is compared."""
 MIN_GREY_LEVELS = 3
 """Grey levels of 256 from the darkest to the brightest value: an image with fewer shows rounding alone."""
 
@@ -423,6 +429,7 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
     stores = decode_parts(opened, HELD_OUT, progress)
     dark = [note for part, store in stores.items() for note in few_levels_note(store.images, f"{part} images")]
     notes = [*opened.notes, *_unread_notes(stores), *dark]
+    notes += [VOLUMES_COMPARED] if is_volume(stores[TRAIN].images.shape) else []
     held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
     if held is not None:
         held, images, patients, hashes = separate_held_out(stores[TRAIN], held)

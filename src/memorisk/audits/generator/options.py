@@ -141,6 +141,11 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
                 f"extract is {self.extract}; of fewer than {LEAST_DRAWN} images hardly any copy is one: draw more, as "
                 "1000"
             )
+        if self.frames == "volume" and (self.kind != "tiny" or self.train is not None or self.extract is not None):
+            raise InputError(
+                "frames volume: twins of volumes are of kind tiny, by the training that comes with memorisk, and none "
+                "are drawn (leave train and extract out)"
+            )
         check_finite(self, "lr")
         check_finite(self, "guidance", zero=True)
         self._refuse_unfit_release()

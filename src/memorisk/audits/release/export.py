@@ -151,6 +151,11 @@ def _release_images(
     refuse_overlap(target, path_sources({"SOURCE": source, "--image-root": options.image_root}))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"OUT {one_line(target)} exists: name a new or empty folder")
+    if options.frames == "volume":
+        raise InputError(
+            f"{one_line(source)}: memorisk release writes images as PNG, and no volumes; the audit's compared.parquet "
+            "has a hash of the voxels of each"
+        )
     manifest = load_manifest(source, options)
     refuse_among(target, manifest)
     suspicious = [] if without is None else undismissed_images(Path(without))

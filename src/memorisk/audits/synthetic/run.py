@@ -147,10 +147,7 @@ class SyntheticPlan:
         """Pixels that a pass is about, and what of the files it is not."""
         text = f"{self.compared.words}; a pass is about these, and memorisk release writes no others"
         if self.compared.is_volume:
-            return (
-                f"{self.compared.words}; a pass is about these; the files are no smaller, and memorisk release does "
-                "not write volumes"
-            )
+            return f"{self.compared.words}; a pass is about these, and memorisk release writes no volumes"
         if self.first_file is None or self.compared.covers(self.first_file):
             return text
         return f"{text}. The first generated file holds {self.first_file.words}: give settings that keep what goes out"

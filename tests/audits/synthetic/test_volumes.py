@@ -1,0 +1,155 @@
+"""The audit of a set of volumes: copies are found as they are, turned over and noised; honest sets are not failed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+from memorisk.audits.comparison.sets import VOLUMES_COMPARED
+from memorisk.audits.release.export import release
+from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
+from memorisk.images.alterations.planting import plant_copy
+from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
+
+nib = pytest.importorskip("nibabel")
+
+SIDE, N_TRAIN, N_HELD, N_SYNTHETIC = 16, 70, 40, 20
+RNG = np.random.default_rng(0)
+KINDS = [kind for kind in ALL_KINDS.values() if kind.of_volumes]
+
+
+def _volumes(n: int) -> np.ndarray:
+    """Volumes of one shape with structures of their own, uint8 [n, S, S, S]."""
+    noise = gaussian_filter(RNG.standard_normal((n, SIDE, SIDE, SIDE)), (0, 1.5, 1.5, 1.5), mode="wrap")
+    values = noise / noise.std() + 0.5 * gaussian_filter(RNG.standard_normal((SIDE, SIDE, SIDE)), 3)[None] * 20
+    return np.clip(128 + 50 * values, 1, 254).astype(np.uint8)
+
+
+def _write(folder: Path, volumes: np.ndarray) -> str:
+    folder.mkdir(parents=True)
+    for number, volume in enumerate(volumes):
+        image = nib.Nifti1Image(volume, np.diag([-1, -1, 1, 1]))
+        image.header["cal_min"], image.header["cal_max"] = 0, 255
+        nib.save(image, folder / f"{number:03d}.nii.gz")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def volumes() -> np.ndarray:
+    return _volumes(N_TRAIN + N_HELD + N_SYNTHETIC)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory, volumes: np.ndarray) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("volumes")
+    cuts = np.split(volumes, [N_TRAIN, N_TRAIN + N_HELD])
+    made = {part: _write(root / part, some) for part, some in zip(("train", "held", "honest"), cuts, strict=True)}
+    copied = cuts[2].copy()
+    copied[0] = volumes[3]
+    copied[1] = volumes[7][..., ::-1]  # turned over
+    copied[2] = np.rot90(volumes[9][:, ::-1])
+    copied[3] = np.clip(volumes[11] + RNG.normal(0, 10, volumes[11].shape), 0, 255).astype(np.uint8)
+    return made | {"copied": _write(root / "copied", copied)}
+
+
+SETTINGS = {"frames": "volume", "size": SIDE, "one_image_per_patient": True, "device": "cpu", "gallery": False}
+
+
+def _audit(parts: dict[str, str], synthetic: str, out: Path, **settings: object) -> Result:
+    chosen = {"detector": ("default", "details"), "plants": 10} | settings
+    result = audit_synthetic(parts["train"], parts[synthetic], held_out=parts["held"], out=out, **(SETTINGS | chosen))
+    assert isinstance(result, Result)
+    return result
+
+
+@pytest.fixture(scope="module")
+def copied(parts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return _audit(parts, "copied", tmp_path_factory.mktemp("run") / "copied", gallery=True)
+
+
+def test_copies_are_found(copied: Result) -> None:
+    assert copied.status == "fail"
+    pairs = copied.tables["pairs"].set_index("image")
+    same = pairs[pairs["identical"]]
+    assert same["real_image"].to_dict() == {
+        "000.nii.gz": "003.nii.gz",
+        "001.nii.gz": "007.nii.gz",
+        "002.nii.gz": "009.nii.gz",
+    }
+    assert same["orientation"].tolist() == ["as it is", "turned over", "mirrored, turned by 90 degrees"]
+    review = copied.tables["review"].set_index("synthetic_image")
+    assert review.loc["003.nii.gz", "training_image"] == "011.nii.gz"  # noised
+
+
+def test_an_honest_set_is_not_failed(parts: dict[str, str], tmp_path: Path) -> None:
+    result = _audit(parts, "honest", tmp_path / "run")
+    assert result.status == "undecided"  # of 10 copies of each kind no lower limit reaches 0.8
+    assert {str(reason["code"]) for reason in result.reasons} == {"plants-missed"}
+    kinds = result.tables["kinds"].set_index("kind")
+    assert set(kinds.index[kinds["planted"] == 0]) == {"jpeg", "resized", "recoloured", "shrunken"}
+    for kind in ("exact", "flipped", "noised", "pasted"):
+        assert kinds.loc[kind, "found"] >= 9, kind
+
+
+def test_the_plan_and_the_page_name_what_is_compared(copied: Result, parts: dict[str, str], tmp_path: Path) -> None:
+    plan = audit_synthetic(
+        parts["train"], parts["honest"], held_out=parts["held"], out=tmp_path / "run", dry_run=True, **SETTINGS
+    )
+    assert isinstance(plan, SyntheticPlan)
+    assert plan.pixels.startswith("16 x 16 x 16 grey voxels of 8 bits")
+    assert VOLUMES_COMPARED in plan.notes
+
+
+def test_volumes_are_not_released(copied: Result, parts: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="PNG, and no volumes"):
+        release(parts["honest"], tmp_path / "out", frames="volume", size=SIDE)
+
+
+def test_kinds_without_a_definition_for_volumes_are_refused() -> None:
+    assert synthetic_options({"frames": "volume"}).kinds == tuple(name for name in PLANT_KINDS if name != "jpeg")
+    with pytest.raises(InputError, match="jpeg of a volume is not defined; the kinds for volumes are exact, flipped"):
+        synthetic_options({"frames": "volume", "plant_kinds": ("exact", "jpeg")})
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_kind_of_volumes_changes_all_three_dimensions_or_none(kind, volumes: np.ndarray) -> None:
+    image, base = volumes[0], volumes[1]
+    copy = plant_copy(kind, image, base, np.random.default_rng(5))
+    assert copy is not None
+    assert copy.pixels.shape == image.shape
+    assert copy.pixels.dtype == image.dtype
+    again = plant_copy(kind, image, base, np.random.default_rng(5))
+    assert again is not None
+    np.testing.assert_array_equal(copy.pixels, again.pixels)
+
+
+def test_volumes_are_mirrored_cropped_shifted_and_pasted_along_each_axis(volumes: np.ndarray) -> None:
+    image, base = volumes[0], volumes[1]
+    rng = np.random.default_rng(0)
+    flips = [plant_copy(ALL_KINDS["flipped"], image, base, rng) for _ in range(20)]
+    axes = [next(a for a in range(3) if np.array_equal(np.flip(image, a), flip.pixels)) for flip in flips if flip]
+    assert set(axes) == {0, 1, 2}
+    pasted = plant_copy(ALL_KINDS["pasted"], image, base, rng)
+    assert pasted is not None
+    where = np.argwhere(pasted.pixels != base)
+    sides = where.max(axis=0) - where.min(axis=0) + 1
+    assert (sides >= 8).all()
+    assert (sides <= 11).all()  # 50 to 70 % of 16
+    ramp = np.add.outer(np.add.outer(np.arange(16) * 4, np.arange(16)), np.arange(16) * 8).astype(np.uint8)
+    shifted = plant_copy(ALL_KINDS["shifted"], ramp, base, rng)
+    assert shifted is not None
+    steps = [int(part.split()[0]) for part in shifted.parameter.split(", ")]
+    inner = np.arange(4, 12)
+    np.testing.assert_array_equal(
+        shifted.pixels[np.ix_(inner, inner, inner)], ramp[np.ix_(*(inner - step for step in steps))]
+    )
+    cropped = plant_copy(ALL_KINDS["cropped"], ramp, base, rng)
+    assert cropped is not None
+    share = int(cropped.parameter.split("%")[0]) / 100
+    for axis, slope in enumerate((4, 1, 8)):
+        change = np.diff(cropped.pixels.astype(float), axis=axis)[2:-2, 2:-2, 2:-2].mean()
+        assert change == pytest.approx(slope * share, rel=0.1)
