@@ -31,28 +31,30 @@ from memorisk.audits.comparison.sets import Sets, select_rows, stack_stores
 from memorisk.audits.synthetic.findings import compute_findings
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.images.alterations.planting import plant_copy
-from memorisk.images.alterations.plants import PLANT_KINDS
+from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS, planted_kinds
 from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.images.volumes import is_volume
 from memorisk.runs.workload import no_progress
 from memorisk.statistics.intervals import clopper_pearson
 from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, SINGLED_OUT_LEVEL
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
-SIDE, LEVEL = 64, 0.992
+SIDE, VOXELS, LEVEL = 64, 32, 0.992
 UNDER_TWO_IDS = ("ISIC_0030835", "ISIC_0031799")
 """Photographs of lesions that HAM10000 holds under another id as well (ISIC_0027820, ISIC_0029130: the same diagnosis,
 age, sex and site, and nearly the same picture): left out, since their copies would count as of somebody not copied."""
 CLAIMS = ("noticed", "chance", "list", "fails")
 NETWORK = "squeezenet1_1_caffe@{data}/weights_squeezenet_imagenet/squeezenet11_features_derived_oihw.npz"
-TEXT = f"""Real images at {SIDE} px stand for a synthetic set, so that the truth is known: images of other patients, and
-copies of some training patients hidden among them, of seven kinds, drawn anew in every split. *Noticed* is a copy that
-is singled out; claimed is the share of the audit's own plants that would be, R its lower limit (the share of so few
-copies varies by itself). *By chance* is the share of audits with another image singled out for a patient without a
+TEXT = f"""Real images at {SIDE} px, and volumes of {VOXELS} voxels a side, stand for a synthetic set, so that the
+truth is known: images of other patients, and copies of some training patients hidden among them, of seven kinds (of
+volumes six), drawn anew in every split. *Noticed* is a copy that is singled out; claimed is the share of the audit's
+own plants that would be, R its lower limit (the share of so few copies varies by itself).
+*By chance* is the share of audits with another image singled out for a patient without a
 copy; claimed is at most {100 * SINGLED_OUT_LEVEL:.0f} %.
 *Wrongly listed* is the share of a list (none where it is empty) without a copy; claimed is at most 10 %. *Flagged
 images* are those of other patients that are said to expose somebody. *Fails, nobody copied*: sets without any copy
@@ -103,11 +105,11 @@ NOBODY = Plants(
 
 
 def worlds(data: Path, store: Path) -> list[World]:
-    """Three real sets."""
+    """Real sets: three of images, one of volumes."""
 
     def read(folder: str, **how: Any) -> ImageStore:
         """Images at one size."""
-        options = ImageOptions(size=SIDE, channels=3, store=store, **how)
+        options = ImageOptions(**({"size": SIDE, "channels": 3} | how), store=store)
         return build_store(load_manifest(data / folder, options), options)
 
     ham, nih = read("ham10000_224"), read("nih_cxr14_64/NIH1000", group_from=r"(\d{8})_\d+")
@@ -117,10 +119,12 @@ def worlds(data: Path, store: Path) -> list[World]:
     distinct = np.unique(busi.pixel_hashes.astype(str), return_index=True)[1]
     masks = np.array(["_mask" in image for image in busi.manifest.images])
     busi = select_rows(busi, np.array([row for row in np.sort(distinct) if not masks[row]]))
+    mri = read("mri_hippocampus/images", frames="volume", size=VOXELS, channels="auto")
     return [
         World("HAM10000, a lesion each", ham, 0.35, 0.30, 0.05, 20),
         World("NIH chest X-rays, by patient", nih, 0.45, 0.35, 0.20, 8),
         World("BUSI ultrasound, an image each", busi, 0.40, 0.35, 0.10, 15),
+        World("MRI hippocampus, a volume each", mri, 0.45, 0.35, 0.20, 8),
     ]
 
 
@@ -146,7 +150,8 @@ def split(world: World, seed: int, *, copied: bool = True) -> Split:
 
 def copies_of(train: ImageStore, others: ImageStore, patients: np.ndarray, rng: np.random.Generator) -> Plants:
     """A copy of a random image of each of these patients, of a random kind."""
-    groups, kinds = train.manifest.groups.astype(str), list(PLANT_KINDS.values())
+    groups = train.manifest.groups.astype(str)
+    kinds = [ALL_KINDS[name] for name in planted_kinds((), of_volumes=is_volume(train.images.shape))]
     pixels, kind, source = [], [], []
     for patient in patients:
         row = int(rng.choice(np.flatnonzero(groups == patient)))
@@ -288,6 +293,9 @@ def kinds_row(name: str, detector: str, found: dict[str, np.ndarray]) -> dict[st
     """Noticed of each kind: claimed, and the truth less it, in percent."""
     cells = {}
     for kind in PLANT_KINDS:
+        if f"claimed {kind}" not in found:
+            cells[kind] = "none of volumes"
+            continue
         claimed, true = found[f"claimed {kind}"], found[f"true {kind}"]
         there = np.isfinite(true)
         mean, low, high = (100 * value for value in interval((true - claimed)[there]))

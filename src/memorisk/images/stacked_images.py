@@ -92,9 +92,9 @@ class MiddleSlices(StackedImages):
     def take(self, rows: np.ndarray, axis: int = 0, out: None = None, mode: str = "raise") -> np.ndarray:
         """Return some slices [n, S, S, 1], as `StackedImages.take`."""
         numbers, places = np.divmod(self.order[np.asarray(rows)], self.PER_VOLUME)
-        taken = np.empty((len(numbers), *self.shape[1:]), dtype=self.dtype)
+        slices = np.empty((len(numbers), *self.shape[1:]), dtype=self.dtype)
         for number in np.unique(numbers):
-            slices = middle_slices(np.asarray(self.volumes[int(number)]))
+            of_volume = middle_slices(np.asarray(self.volumes[int(number)]))
             for at in np.flatnonzero(numbers == number):
-                taken[at] = slices[places[at]]
-        return taken
+                slices[at] = of_volume[places[at]]
+        return slices

@@ -96,8 +96,8 @@ def draw_plants(
     """Draw copies of random training patients' images, as many of each kind.
 
     A patient gives no second copy before every patient has given one, and never two of one kind. An image that a kind
-    would leave as it is, or of one value only, is passed over. Of volumes there are no copies of the kinds that are not
-    defined for them.
+    would leave as it is, or of one value only, is passed over. Kinds that are not defined for volumes make
+    none of volumes.
 
     Args:
         train: Training images, which are copied.

@@ -36,7 +36,7 @@ class SliceHeader:
     place: float | None
     """Place along the normal, millimetres; None where the header has none."""
     number: int | None
-    """Instance Number."""
+    """Instance Number, which numbers the slices of a series."""
 
     @classmethod
     def of(cls, header: Any) -> "SliceHeader":
@@ -111,8 +111,8 @@ def _places(headers: Sequence[SliceHeader]) -> list[float] | None:
     places = [header.place for header in headers]
     if None in places:
         places = [header.number for header in headers]
-    known = [float(place) for place in places if place is not None]
-    return known if len(known) == len(headers) else None
+    numbers = [float(place) for place in places if place is not None]
+    return numbers if len(numbers) == len(headers) else None
 
 
 def _ordered(files: list[int], headers: Sequence[SliceHeader]) -> list[int]:

@@ -79,7 +79,7 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
 
 
 def _refuse_other_than_volumes(manifest: Manifest) -> None:
-    """Refuse images that are no volumes, where volumes are to be read.
+    """Refuse other images where volumes are to be read.
 
     Raises:
         InputError: Some images are none.
