@@ -7,7 +7,7 @@ from memorisk.runs.errors import InputError
 from memorisk.scores import parts
 from memorisk.scores.parts import NO_WINDOW, PLACES, VIEWS, PartsSimilarity, fit_parts
 
-WINDOWS, COLUMNS = 5, 12
+WINDOWS, COLUMNS = 6, 12
 
 
 def tables(seed=0, n=40, m=60):
@@ -19,8 +19,8 @@ def tables(seed=0, n=40, m=60):
     return left.astype(np.float32), right.astype(np.float32)
 
 
-def opened(comparison, reference, components=8):
-    return PartsSimilarity(fit_parts(reference, components), WINDOWS, comparison)
+def opened(comparison, reference, components=8, slices=1):
+    return PartsSimilarity(fit_parts(reference, components), WINDOWS, comparison, slices=slices)
 
 
 def flat(table):
@@ -28,15 +28,16 @@ def flat(table):
 
 
 def by_definition(similarity, left, right):
-    """[n, m] distances, window by window."""
+    """[n, m] distances, window by window; of volumes the windows of a slice with those of the same slice."""
     x, y = (similarity.measure.rows(table).astype(np.float64) for table in (left, right))
     out = np.full((len(x), len(y)), NO_WINDOW)
     for i in range(len(x)):
         for j in range(len(y)):
             for w in range(WINDOWS):
                 one, other = x[i, w], y[j, w]
+                whole = w % similarity.slices
                 if similarity.comparison == VIEWS:
-                    one, other = (x[i, w], y[j, 0]) if similarity.sources_ask else (x[i, 0], y[j, w])
+                    one, other = (x[i, w], y[j, whole]) if similarity.sources_ask else (x[i, whole], y[j, w])
                 if one.any() and other.any():
                     out[i, j] = min(out[i, j], np.square(one - other).sum() / 2)
     return out
@@ -45,13 +46,14 @@ def by_definition(similarity, left, right):
 @pytest.mark.parametrize("tile", [1, 100, 1 << 22])  # with as many pairs by the definition at a time
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("comparison", [PLACES, VIEWS])
-def test_the_search_is_that_of_the_definition(comparison, turned, tile, monkeypatch):
+@pytest.mark.parametrize("slices", [1, 3])
+def test_the_search_is_that_of_the_definition(slices, comparison, turned, tile, monkeypatch):
     monkeypatch.setattr(parts, "_TILE", tile)
     monkeypatch.setattr(parts, "_PAIRS", tile)
     monkeypatch.setattr(parts, "_IMAGES", tile)
     left, right = tables()
     right[7] = right[3]  # a tie, which the lower row wins
-    similarity = opened(comparison, np.concatenate([left, right]))
+    similarity = opened(comparison, np.concatenate([left, right]), slices=slices)
     similarity = similarity.reversed if turned else similarity
     true = by_definition(similarity, left, right)
     nearest = similarity.nearest(flat(left), flat(right), 4)

@@ -8,6 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 from memorisk.audits.comparison.sets import VOLUMES_COMPARED
 from memorisk.audits.release.export import release
+from memorisk.audits.release.statement import write_statement
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
 from memorisk.images.alterations.planting import plant_copy
@@ -67,8 +68,15 @@ def _audit(parts: dict[str, str], synthetic: str, out: Path, **settings: object)
 
 
 @pytest.fixture(scope="module")
-def copied(parts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return _audit(parts, "copied", tmp_path_factory.mktemp("run") / "copied", gallery=True)
+def folder(parts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "copied"
+    _audit(parts, "copied", out, gallery=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def copied(folder: Path) -> Result:
+    return Result.load(folder)
 
 
 def test_copies_are_found(copied: Result) -> None:
@@ -102,6 +110,13 @@ def test_the_plan_and_the_page_name_what_is_compared(copied: Result, parts: dict
     assert isinstance(plan, SyntheticPlan)
     assert plan.pixels.startswith("16 x 16 x 16 grey voxels of 8 bits")
     assert VOLUMES_COMPARED in plan.notes
+
+
+def test_the_statement_names_what_of_volumes_was_compared(tmp_path: Path, folder: Path) -> None:
+    (audit,) = write_statement(folder, out=tmp_path / "stated").statement.audits
+    assert audit.settings["frames"] == "volume"
+    assert "Voxels outside three middle slices of each volume were compared for equality alone." in audit.not_examined
+    assert "jpeg" in audit.kinds_not_tried
 
 
 def test_volumes_are_not_released(copied: Result, parts: dict[str, str], tmp_path: Path) -> None:

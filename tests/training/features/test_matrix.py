@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from memorisk.images import file_hashes
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources.registry import load_manifest
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore, build_store, store_of_pixels
+from memorisk.images.volumes import middle_slices
 from memorisk.models.classifiers.specs import CAFFE_MEAN
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.encoders import networks as features_encoders
@@ -443,3 +444,33 @@ def test_downloaded_weights_are_known_by_their_tensors(store: ImageStore, monkey
     assert (found.described.state, found.described.weights) == ("pretrained", "c3_in1k, downloaded")
     assert load_features(store, "resnet10t@c3_in1k", size=32, **CPU).computed == 0
     assert asked == ["resnet10t.c3_in1k"] * 2
+
+
+@pytest.mark.parametrize("source", ["default", "default:views", "details", "pixels"])
+def test_features_of_a_volume_are_those_of_its_middle_slices_window_by_window(tmp_path: Path, source: str) -> None:
+    nib, rng = pytest.importorskip("nibabel"), np.random.default_rng(0)
+    for name in "abcd":
+        values = rng.integers(0, 255, (16, 16, 16)).astype(np.uint8)
+        (tmp_path / "set").mkdir(exist_ok=True)
+        nib.save(nib.Nifti1Image(values, np.eye(4)), tmp_path / "set" / f"{name}.nii")
+    options = ImageOptions(store=tmp_path / "cache", frames="volume", size=16)
+    store = build_store(load_manifest(tmp_path / "set", options), options)
+    found = load_features(store, source, **CPU)
+    if source == "pixels":
+        np.testing.assert_array_equal(found.values, np.float32(store.images.reshape(4, -1) / 255))
+        assert found.described.preprocessing.startswith("all voxels of volumes")
+        with pytest.raises(InputError, match="volumes are compared as they are stored: leave :8 out"):
+            load_features(store, "pixels:8", **CPU)
+        return
+    slices = np.stack([cut for volume in store.images for cut in middle_slices(volume)])
+    of_slices = load_features(store_of_pixels(slices, store, "slices"), source, **CPU).values
+    windows = GRIDS["views"].n if source.endswith("views") else 1
+    expected = of_slices.reshape(4, 3, windows, -1).transpose(0, 2, 1, 3).reshape(4, -1)
+    np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-5)
+    assert "three middle slices of volumes stored at 16 x 16 x 16 voxels" in found.described.preprocessing
+    detector = open_pair_detector(source)
+    cost = features_cost(detector.source, [store.pixel_hashes], store.images.shape, detector.detector)
+    assert cost.images_passed == (0 if source == "details" else 4 * 3 * windows)
+    assert cost.bytes_features == found.values.nbytes
+    again = load_features(store, source, batch=2, **CPU)
+    np.testing.assert_array_equal(again.values, found.values)

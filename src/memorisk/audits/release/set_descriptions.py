@@ -51,6 +51,7 @@ from memorisk.statistics.verdicts.reasons import LIMIT, Reason, Words
 
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
 _UNAUDITED = "The run ended without an audit of what it kept, and a promise about families of copies is none."
+_VOLUMES = "Voxels outside three middle slices of each volume were compared for equality alone."
 _NOTHING_PLANTED = "No copies were planted: what would have been found is not known."
 _WEAK = (
     "Images were compared point by point alone, which misses copies that are cropped or turned, or mirrored and "
@@ -75,7 +76,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
             "the run's command again without --recall"
         )
     reading, sets, held, compared = n.reading, n.sets, n.sets.held, n.comparison
-    units = _units(reading.patients_known, reading.patients_by_word)
+    units, of_volumes = _units(reading.patients_known, reading.patients_by_word), run.config.get("frames") == "volume"
     return AuditStatement(
         kind="synthetic",
         question="Does the set of generated images copy anybody?",
@@ -99,6 +100,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
         kinds_not_tried=_kinds_not_tried(n),
         not_examined=(
             *([sets.other_parts_note] if sets.other_parts else []),
+            *([_VOLUMES] if of_volumes else []),
             *([] if n.comparison.n_plants else [_NOTHING_PLANTED]),
             *_without_second_look(n),
             *_could_not_look(n),
@@ -128,7 +130,7 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
             page="synthetic.md",
         ),
         seeds=(int(run.config.get("seed", 0)),),
-        settings=settings_of_run(run.config, (*_SETTINGS, "recall", "plants"))
+        settings=settings_of_run(run.config, (*_SETTINGS, *(["frames"] if of_volumes else []), "recall", "plants"))
         | {"features": compared.features, "measure": compared.measure, "verdict_form": verdict_form(v)},
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,

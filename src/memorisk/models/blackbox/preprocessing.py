@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.images.volumes import is_volume
 from memorisk.models.classifiers.specs import IMAGENET_MEAN, IMAGENET_STD
 from memorisk.runs.errors import InputError, one_line
 
@@ -32,7 +33,7 @@ class Preprocessing:
     """Height and width in pixels."""
 
     channels: int
-    """Number of channels, 1 or 3."""
+    """Number of channels, 1 or 3; of volumes that are compared voxel by voxel their depth."""
 
     mean: tuple[float, ...]
     """Mean of each channel, of pixels in [0, 1]."""
@@ -43,7 +44,7 @@ class Preprocessing:
     def __post_init__(self) -> None:
         if len(self.size) != 2 or min(self.size) < 1:
             raise InputError(f"preprocessing size is {self.size}; it must be height and width, each 1 or more")
-        if self.channels not in (1, 3):
+        if self.channels not in (1, 3) and not is_volume((self.channels,)):
             raise InputError(f"preprocessing channels is {self.channels}; it must be 1 or 3")
         for what, values in (("mean", self.mean), ("std", self.std)):
             if len(values) != self.channels or not all(math.isfinite(value) for value in values):

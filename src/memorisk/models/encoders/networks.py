@@ -22,6 +22,7 @@ from torch import nn
 
 from memorisk.images.copies.duplicates import LUMA, details
 from memorisk.images.file_hashes import content_fingerprints
+from memorisk.images.volumes import is_volume
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 from memorisk.models.classifiers.specs import ModelSpec
 from memorisk.models.classifiers.zoo import create_model, is_download
@@ -461,7 +462,13 @@ def pca_encoder(fitted: PixelPca, stored: StoredShape) -> Encoder:
 
 
 def stored_preprocessing(stored: StoredShape, side: int | None) -> Preprocessing:
-    """Return the preprocessing of pixels in [0, 1], resized or not, in the channels they are stored in."""
+    """Return the preprocessing of pixels in [0, 1], resized or not, in the channels they are stored in.
+
+    Raises:
+        InputError: Volumes are to be resized, which are compared as they are stored.
+    """
+    if side is not None and is_volume(stored):
+        raise InputError(f"volumes are compared as they are stored: leave :{side} out, and give --size")
     size = stored[:2] if side is None else (side, side)
     return Preprocessing(size, stored[2], (0.0,) * stored[2], (1.0,) * stored[2])
 
