@@ -313,7 +313,9 @@ def main() -> None:
     """Print the page, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--detector", action="append", help="default: default, pixels:16 and SqueezeNet")
+    parser.add_argument(
+        "--detector", action="append", help="default: default, pixels:16 and SqueezeNet; of volumes default"
+    )
     parser.add_argument("--sets", nargs="*", help="words of the names of some sets")
     parser.add_argument("--splits", type=int, default=40)
     parser.add_argument("--clean", type=int, default=200, help="sets without a copy")
@@ -330,7 +332,10 @@ def main() -> None:
             if given.sets and not any(word in world.name for word in given.sets):
                 continue
             splits = [split(world, seed) for seed in range(given.splits)]
-            for text in given.detector or sources.values():
+            own = (
+                [sources["default"]] if is_volume(world.store.shape) else sources.values()
+            )  # pixels:16 takes no volumes
+            for text in given.detector or own:
                 detector = open_pair_detector(text)
                 label = next((label for label, source in sources.items() if source == text), detector.name)
                 found = audited(detector, world, splits, given.clean)
