@@ -409,7 +409,9 @@ class ClassifierSummary:
         several = "models" if models.n_models is None else f"{models.n_models:,} models"
         if models.model == TRAINED_ELSEWHERE:
             return f"Audited were {several} trained elsewhere, by their losses."
-        size = f", images of {models.pixels[1]} x {models.pixels[0]} pixels" if len(models.pixels) == 2 else ""
+        height, width, *depth = models.pixels or (0, 0)
+        sides, what = " x ".join(map(str, (width, height, *depth))), "volumes" if depth else "images"
+        size = f", {what} of {sides} {'voxels' if depth else 'pixels'}" if models.pixels else ""
         by = "your training function made" if models.training.get("function") else "were trained for this audit"
         file = (
             "not the file that is to be released, which --target asks itself"

@@ -62,6 +62,7 @@ from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.images.volumes import is_volume
 from memorisk.report.quantities import opening
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, plural
@@ -305,7 +306,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
             audit=self.kind,
             model=network_words(options),
             n_parameters=None if self.own else build_twin(job).parameters,
-            pixels=store.images.shape[1:3],
+            pixels=store.shape if is_volume(store.shape) else store.shape[:2],
             training={**self._shown_recipe(plan), "level_weights": [float(f"{w:.4g}") for w in weights]},
             dataset=names.source(store.manifest.name),
             device=job.device,
