@@ -431,7 +431,8 @@ class Context:
         n_not_sampled: Images that a sample left out.
         model: The network.
         n_parameters: Number of its parameters; None where memorisk did not build it.
-        pixels: Height and width of the images as the network sees them, of volumes also depth; empty where they are not known.
+        pixels: Height and width of the images as the network sees them, of volumes also depth; empty where they are
+            not known.
         training: Settings of its training.
         data_hash: Hash of ids, labels, groups and pixels.
         dataset: Name of the data set.
