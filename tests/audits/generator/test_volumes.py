@@ -1,6 +1,7 @@
 """The audit of a generator of volumes, and the commands that take slices alone."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,10 +63,12 @@ def test_twins_of_volumes_are_trained_and_judged(volumes: Path, tmp_path: Path) 
     assert "data:image/png" in (tmp_path / "run" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("settings", [{"kind": "dit"}, {"kind": "unet"}, {"train": "mine:train"}])
-def test_other_generators_of_volumes_are_refused(settings: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "settings", [{"kind": "dit"}, {"kind": "unet"}, {"train": "mine:train"}, {"target": Path("net.safetensors")}]
+)
+def test_other_generators_of_volumes_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="twins of volumes are of kind tiny"):
-        GeneratorAuditOptions(frames="volume", size=8, **settings).validate()  # pyright: ignore[reportArgumentType]
+        GeneratorAuditOptions(frames="volume", size=8, **settings).validate()
 
 
 @pytest.mark.parametrize("options", OF_SLICES, ids=lambda options: options.__name__)

@@ -131,6 +131,18 @@ def test_the_middle_slice_declares_the_window_and_percentiles_are_of_all_voxels(
         np.testing.assert_array_equal(volume, np.rint(np.clip((values - low) / (high - low), 0, 1) * 255))
 
 
+def test_monochrome1_is_inverted_and_padding_counts_in_no_percentile(tmp_path: Path) -> None:
+    _series(tmp_path / "inverted", "axial", PhotometricInterpretation="MONOCHROME1")
+    _series(tmp_path / "padded", "axial", PixelPaddingValue=0, PixelPaddingRangeLimit=2000)
+    values, counted = _seen(BODY).astype(float), BODY[BODY > 2000]
+    ends = {"inverted": np.percentile(BODY, [0.5, 99.5]), "padded": np.percentile(counted, [0.5, 99.5])}
+    for name, (low, high) in ends.items():
+        manifest = load_manifest(tmp_path / name, FULL)
+        volume = read_image(manifest.file(0), member=manifest.table["member"].iloc[0], window="percentile")
+        expected = np.rint(np.clip((values - low) / (high - low), 0, 1) * 255)
+        np.testing.assert_array_equal(volume, 255 - expected if name == "inverted" else expected)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -141,10 +141,10 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
                 f"extract is {self.extract}; of fewer than {LEAST_DRAWN} images hardly any copy is one: draw more, as "
                 "1000"
             )
-        if self.frames == "volume" and (self.kind != "tiny" or self.train is not None or self.extract is not None):
+        if self.frames == "volume" and (self.kind != "tiny" or self.train is not None or self.target is not None):
             raise InputError(
-                "frames volume: twins of volumes are of kind tiny, by the training that comes with memorisk, and none "
-                "are drawn (leave train and extract out)"
+                "frames volume: twins of volumes are of kind tiny, by the training that comes with memorisk, without a "
+                "target (leave kind, train and target out)"
             )
         check_finite(self, "lr")
         check_finite(self, "guidance", zero=True)
