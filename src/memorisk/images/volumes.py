@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 from memorisk.images.pixel_form import LEAST_VOXELS
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, plural
 
 VOLUME = "volume"
 """Member of a file, or beginning of the member of a series, that is read as a volume."""
@@ -75,6 +75,18 @@ def volume_files(file: str | Path, member: str | None) -> list[str]:
     except (ValueError, TypeError):
         raise InputError(f"{one_line(first)}: {one_line(member, 60)!r} does not list the files of a volume") from None
     return [first, *others]
+
+
+def volumes_note(n: int, one: str, several: str) -> str:
+    """Return the note of a manifest on what is read as volumes.
+
+    Args:
+        n: Number of volumes.
+        one: Name of what holds one volume.
+        several: Name of several of these.
+    """
+    count = plural(n, f"{one} is", f"{several} are")
+    return f"{count} read as volumes, each as one image; near copies are searched for in the middle axial slices."
 
 
 def check_volume(name: str, shape: Sequence[int]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.images.layouts.draft import Draft
-from memorisk.images.volumes import volume_member
+from memorisk.images.volumes import volume_member, volumes_note
 from memorisk.runs.errors import listed, plural
 
 GEOMETRY = ("Columns", "NumberOfFrames", "InstanceNumber", "ImagePositionPatient", "ImageOrientationPatient")
@@ -78,8 +78,7 @@ def join_series(draft: Draft, rows: Sequence[dict[str, str]], headers: Sequence[
         else:
             volumes.append(_joined(rows, _ordered(files, headers), in_folder))
     if volumes:
-        count = plural(len(volumes), "DICOM series is", "DICOM series are")
-        draft.notes.append(f"{count} read as volumes, each as one image.")
+        draft.notes.append(volumes_note(len(volumes), "DICOM series", "DICOM series"))
     if left_out:
         reasons = [f"{n:,} {reason}" for reason, n in left_out.most_common()]
         draft.notes.append(f"{left_out.total():,} DICOM series left out: {listed(reasons, 8)}.")

@@ -25,7 +25,7 @@ from memorisk.images.layouts.label_tables import join_labels
 from memorisk.images.manifest import ALONE, RESERVED, STUDY, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.headers import frame_count, is_stack, is_volume
-from memorisk.images.volumes import VOLUME
+from memorisk.images.volumes import VOLUME, volumes_note
 from memorisk.runs.errors import InputError, listed, one_line, plural
 
 _COLUMNS = ("image_column", "path_column", "label_column", "group_column", "split_column", "dataset_column")
@@ -199,8 +199,7 @@ def _take_volumes(draft: Draft) -> None:
     volumes = [draft.kind == "nifti" or is_volume(draft.root, path) for path in draft.table["path"].tolist()]
     draft.table["member"] = [VOLUME if volume else "" for volume in volumes]
     if any(volumes):
-        count = plural(sum(volumes), "NIfTI file is", "NIfTI files are")
-        draft.notes.append(f"{count} read as volumes, each as one image.")
+        draft.notes.append(volumes_note(sum(volumes), "NIfTI file", "NIfTI files"))
 
 
 def _chosen_frames(path: Path, volume: bool, options: ImageOptions) -> list[int | None]:
