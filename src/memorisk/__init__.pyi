@@ -1665,7 +1665,8 @@ def load_features(
         batch: Number of images per batch; features do not depend on it.
         cache: Whether features are looked for and kept in the cache folder that also holds the image stores.
         processes: Number of processes that decode images.
-        work: Workers of a cluster that compute the features of networks; None for this process.
+        work: Workers of a cluster that compute the features of networks; None for this process, which computes those of
+            volumes in any case.
         progress: Function called with (stage, done, total).
 
     Returns:
