@@ -201,8 +201,7 @@ def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
     if n_judged:
         answers["memorized"] = {"n_memorized": int((low > chance).sum()), "n_judged": n_judged}
     if trends := column_texts(copies, "positive") if len(copies) else []:
-        shown = sum(one != NOT_SHOWN for one in trends)
-        answers["copies"] = {"n_shown": shown, "n_trends": len(trends)}
+        answers["copies"] = {"n_shown": sum(trend != NOT_SHOWN for trend in trends), "n_trends": len(trends)}
     return answers
 
 
