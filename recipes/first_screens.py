@@ -189,7 +189,8 @@ all that contain a letter, in text and in drawings. First picture: its upper edg
 the first screen. Cut: tables of the whole page that are wider than their place, or "page" where the page itself is. The
 limit is {limit} words, {officer} for the officer's page. Where a first screen is short, the contents of the page are
 in sight and count, too; so do the words of long names, of which the middle is cut out. A pass shows the patients that
-the models remember most; where it is redacted, its figures are larger.
+the models remember most; where it is redacted, its figures are larger. Two more are above the limit: the benchmark of
+detectors, whose first finding has many numbers, and the study of generators, where the contents are in sight.
 
 {table}
 """
