@@ -30,7 +30,7 @@ from memorisk.cli.settings import (
 )
 from memorisk.images.sources.places import refuse_nowhere
 from memorisk.report.kinds import load_part
-from memorisk.runs.errors import MemoriskError
+from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.options import Precision
 from memorisk.training.autoencoders.options import TrainAutoencoderOptions
 from memorisk.training.detectors.command_options import TrainDetectorOptions
@@ -263,16 +263,23 @@ STUDIES = (
 
 
 def _refuse_missing_sets(config: Mapping[str, Any]) -> None:
-    """Refuse a study whose images are not there, before anything heavy is loaded; its own check refuses other faults.
+    """Refuse a study none of whose images are there, before anything heavy is loaded; cells of single sets may fail.
 
     Raises:
-        InputError: A file or folder of images does not exist.
+        InputError: No data set has all its files and folders.
     """
-    datasets = config.get("datasets")
-    for dataset in datasets.values() if isinstance(datasets, dict) else ():
-        for key in ("images", "probes") if isinstance(dataset, dict) else ():
-            if isinstance(source := dataset.get(key), str):
-                refuse_nowhere(source)
+    datasets, refusals = config.get("datasets"), list[InputError]()
+    values = list(datasets.values()) if isinstance(datasets, dict) else []
+    for dataset in values:
+        sources = [dataset.get(key) for key in ("images", "probes")] if isinstance(dataset, dict) else []
+        try:
+            for source in sources:
+                if isinstance(source, str):
+                    refuse_nowhere(source)
+        except InputError as error:
+            refusals.append(error)
+    if refusals and len(refusals) == len(values):
+        raise refusals[0]
 
 
 def _add_study(kind: StudyKind) -> None:
