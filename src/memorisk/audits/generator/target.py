@@ -214,10 +214,10 @@ def refuse_other_split(generator: ReleasedGenerator, store: ImageStore, parts: P
     Raises:
         InputError: It was trained on test images, or not on all members.
     """
-    seen = None if generator.own is None else generator.own.seen_parts(store)
-    if seen is None or not seen.pixels_compared:
+    own_parts = None if generator.own is None else generator.own.seen_parts(store)
+    if own_parts is None or not own_parts.pixels_compared:
         return
-    trained, test = seen.part == "training", parts.part == "test"
+    trained, test = own_parts.part == "training", parts.part == "test"
     n_test, n_missing = int(trained[test].sum()), int((~trained & np.isin(parts.part, MEMBERS)).sum())
     if not n_test and not n_missing:
         return
