@@ -20,6 +20,7 @@ from memorisk.statistics.multiple_testing import benjamini_hochberg
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
 from tests.audits.made_evidence import twin_evidence
+from tests.statistics.memorization.test_sign_flips import naive
 from tests.thorough import thorough
 
 OPTIONS = AnalysisOptions()
@@ -88,35 +89,15 @@ def test_the_tables_are_the_definitions(planted, result):
 
 
 def test_a_groups_p_value_is_the_share_of_all_flips_that_reach_it():
-    """Over all groups of its class, scored and unseen, all 2^S flips, the observed one counted.
-
-    Ranked is mean / (standard error over seeds + 0.15 + the median error of the images)^w, w = S / (S + Hill's a).
-    """
+    """Over all groups of its class, scored and unseen, all 2^S flips, the observed one counted."""
     evidence = twin_evidence(sizes={"a": 8}, n_test=5, n_seeds=3, group_size=2)
-    found = class_findings(evidence, OPTIONS, CONTEXT)[0]
-    gap, sign, items = evidence.gap, evidence.sign, evidence.items
-    flips = np.array(np.meshgrid(*[[1, -1]] * 3)).reshape(3, -1).T
-
-    size = np.sort(np.sqrt(np.mean(gap**2, axis=0)))[::-1]
-    typical, spread = 0.15 + np.median(size / np.sqrt(3)), np.mean(np.log(size[:5] / size[4]))
-    weight = 3 / (3 + 1 / spread)
-
-    def ratio(values):
-        return float(np.mean(values) / (np.std(values, ddof=1) / np.sqrt(3) + typical) ** weight)
-
-    def statistics(columns):
-        return [max(ratio(f * sign_of(i) * gap[:, i]) for i in columns) for f in flips]
-
-    def sign_of(image):  # of a group's images all alike; unseen ones have none
-        return np.where(sign[:, image] == 0, 1, sign[:, image])
-
-    pool = [value for g in sorted(set(items.group)) for value in statistics(np.flatnonzero(items.group == g))]
-    assert not found.groups["flagged"].any()  # who is listed leaves the null
-    for _, row in found.groups.iterrows():
-        columns = np.flatnonzero(items.group == row["group"])
-        observed = max(ratio(sign[:, i] * gap[:, i]) for i in columns)
-        reached = sum(v >= observed - 1e-12 for v in pool)
-        assert row["p_value"] == pytest.approx(reached / ((5 + 8) * 8), abs=1e-12)
+    groups = class_findings(evidence, OPTIONS, CONTEXT)[0].groups
+    assert not groups["flagged"].any()  # who is listed leaves the null
+    gap, group, canary = evidence.gap, evidence.items.group.astype(str), evidence.items.split == "canary"
+    by_hand = naive(gap[:, canary], evidence.sign[:, canary], group[canary], gap[:, ~canary], group[~canary])
+    assert len(groups) == len(by_hand) == 8
+    for _, row in groups.iterrows():
+        assert row["p_value"] == pytest.approx(by_hand[row["group"]], abs=1e-12)
 
 
 def test_nothing_memorized_gives_uniform_p_values_in_rare_and_common_classes():
