@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -584,7 +585,7 @@ def test_the_first_page_is_what_cyclopts_prints(capsys, monkeypatch, width, colo
 def test_every_setting_has_help(capsys):
     code, out, _ = answer(capsys, "audit", "classifier", "--help-all")
     assert code == 0
-    for name in ClassifierOptions.__dataclass_fields__:
+    for name in (field.name for field in fields(ClassifierOptions)):
         assert f"--{name.replace('_', '-')}" in out
     assert "--no-redact" not in out
     assert "--empty-" not in out

@@ -45,9 +45,9 @@ def runs(tmp_path_factory):
     """Before, after a defence that halves what class a's images leave, and the same with more seeds."""
     folder = tmp_path_factory.mktemp("runs")
     return {
-        "before": make_run(folder / "before", planted={"a": 1.2, "b": 0.2}),
-        "after": make_run(folder / "after", seed=1, planted={"a": 0.1, "b": 0.2}),
-        "more": make_run(folder / "more", seed=2, n_seeds=6, planted={"a": 0.1, "b": 0.2}),
+        "before": make_run(folder / "before", planted={"a": 1.2, "b": 0.1}),
+        "after": make_run(folder / "after", seed=1, planted={"a": 0.1, "b": 0.1}),
+        "more": make_run(folder / "more", seed=2, n_seeds=6, planted={"a": 0.1, "b": 0.1}),
     }
 
 

@@ -208,7 +208,7 @@ def command(*arguments: str) -> int:
 @pytest.mark.parametrize(
     ("function", "settings", "message"),
     [
-        ("no_such_module:train", (), "No module named 'no_such_module'"),
+        ("no_such_module:train", (), "module no_such_module is missing"),
         ("{mine}:trian", (), "Did you mean 'train'"),
         ("{mine}", (), "not of the form module:function"),
         (":train", (), "not of the form module:function"),

@@ -100,7 +100,7 @@ def test_a_training_image_mirrored_or_turned_is_a_certain_copy(place: Path) -> N
     found = run(place, "found", made="oriented", families=("noise:0.1",))
     assert found.per_image["reason"].tolist() == ["same pixels"] * 8
     assert found.per_image["nearest_image"].tolist() == [f"t{row:03d}_0.png" for row in range(8)]
-    assert found.per_image["orientation"].tolist() == list(ORIENTATIONS)
+    assert found.per_image["orientation"].tolist() == list(ORIENTATIONS[:8])
     assert (found.per_image["score"] < found.per_image["threshold"]).sum() > 4  # the detector alone lets them pass
     assert (found.verdict["n_identical"], found.verdict["n_by_score"]) == (8, 0)
 

@@ -295,7 +295,7 @@ def test_settings_of_the_built_in_training_are_refused_with_ones_own(setting: st
 @pytest.mark.parametrize(
     ("function", "settings", "message"),
     [
-        ("no_such_module:train", (), "No module named 'no_such_module'"),
+        ("no_such_module:train", (), "module no_such_module is missing"),
         ("{mine}:trian", (), "Did you mean 'train'"),
         ("{mine}", (), "not of the form module:function"),
         ("{mine}:train", ("--train-settings.rl", "3"), "unknown setting of"),

@@ -11,8 +11,7 @@ from memorisk.statistics import randomization
 from memorisk.statistics.memorization import sign_flips
 from memorisk.statistics.memorization.sign_flips import (
     agreement_weight,
-    average_gap,
-    average_scale,
+    agreements,
     gap_statistic,
     least_total,
     sign_flip_p_values,
@@ -82,50 +81,31 @@ def naive_p(u, people, listed):
     how = offset, tail_weight(every)
     flips = [np.array(f) for f in product((1, -1), repeat=int(seeds.sum()))]
     ranked = sorted((statistic(f * d, *how) for d in every for f in flips), reverse=True)
-    scale = naive_scale([images for v, images in null.items() if v not in listed])
-
-    def in_terms_of_one(best, n):
-        shares = np.geomspace(1, 1e-3, 200)
-        own, one = (
-            [
-                ranked[min(max(ceil((1 - (1 - x) ** (1 / m)) * len(ranked) * (1 - 1e-12)), 1), len(ranked)) - 1]
-                for x in shares
-            ]
-            for m in (n, 1)
-        )
-        return best * one[-1] / own[-1] if best > own[-1] else float(np.interp(best, own, one))
 
     def value(images, flip):
         k, best = len(images), max(statistic(flip * d, *how) for d in images)
-        if k == 1:
+        if len({len(images) for images in null.values()}) == 1:
             return best
-        average = statistic(flip * naive_average(images, *scale), *how)
-        return max(in_terms_of_one(best, 2 * k), in_terms_of_one(average, 2))
+        shares = np.geomspace(1, 1e-3, 200)
+        own, one = (
+            [
+                ranked[min(max(ceil((1 - (1 - x) ** (1 / n)) * len(ranked) * (1 - 1e-12)), 1), len(ranked)) - 1]
+                for x in shares
+            ]
+            for n in (k, 1)
+        )
+        return best * one[-1] / own[-1] if best > own[-1] else float(np.interp(best, own, one))
 
-    observed = value(null[u], flips[0])
-    others = {v for v in null if v not in listed or v == u}
-    reached = [value(null[v], f) >= observed - 1e-12 * abs(observed) for v in others for f in flips]
-    return np.mean(reached)
+    def share(of):
+        observed = of(null[u], flips[0])
+        others = {v for v in null if v not in listed or v == u}
+        return np.mean([of(null[v], f) >= observed - 1e-12 * abs(observed) for v in others for f in flips])
 
+    def agreement(images, flip):
+        sums = sum(d / (np.sqrt(np.mean(d**2)) + offset) for d in images)
+        return np.sum(flip * sums) / np.sqrt(np.sum(sums**2))
 
-def naive_scale(people):
-    """0.15 nats and the median size of an image, and the median over people of the correlation of two images."""
-    offset = 0.15 + np.median([np.sqrt(np.mean(d**2)) for images in people for d in images])
-    correlations = []
-    for images in people:
-        x = [d * offset / (np.sqrt(np.mean(d**2)) + offset) for d in images]
-        pairs = [(i, j) for i in range(len(x)) for j in range(len(x)) if i != j]
-        if pairs:
-            size = [np.sqrt(np.mean(d**2)) for d in x]
-            correlations.append(sum(np.mean(x[i] * x[j]) for i, j in pairs) / sum(size[i] * size[j] for i, j in pairs))
-    return offset, max(np.median(correlations), 0) if correlations else 0.0
-
-
-def naive_average(images, offset, correlation):
-    """Weighted sum over its standard deviation for images whose gaps have this correlation, in units of one image."""
-    weight = [offset / (np.sqrt(np.mean(d**2)) + offset) for d in images]
-    variance = sum(a * b * (1 if i == j else correlation) for i, a in enumerate(weight) for j, b in enumerate(weight))
-    return sum(w * d for w, d in zip(weight, images, strict=True)) / np.sqrt(variance)
+    return share(value) if len(null[u]) == 1 else min(2 * min(share(value), share(agreement)), 1)
 
 
 def check(found, by_hand, **tolerance):
@@ -221,22 +201,37 @@ def test_many_images_that_are_each_remembered_a_little_are_listed():
         assert (largest > largest[7]).any()  # the largest image of another patient is above each of the patient's
 
 
-def test_the_average_of_one_image_is_the_image_and_of_many_has_the_noise_of_one():
+@pytest.mark.parametrize("others", [1, 12])
+@pytest.mark.parametrize("correlated", [False, True])
+def test_an_album_is_listed_beside_patients_of_one_image_and_beside_albums(others, correlated):
+    """0.2 nats in each of 12 images: also where the class has no other album, and where other albums are correlated."""
+    for seed in range(6):
+        rng = np.random.default_rng([36, seed])
+        unit = np.repeat(np.arange(200), np.where(np.arange(200) % 5, 1, others))
+        unit = np.append(unit, np.full(12, 200))
+        common = rng.standard_t(3, (10, 201))[:, unit] * (correlated & (unit < 200))
+        gap = 0.1 * np.exp(0.7 * rng.standard_normal(len(unit))) * (rng.standard_t(3, (10, len(unit))) + common)
+        gap[:, unit == 200] += 0.2
+        p = sign_flip_p_values(gap, np.ones(gap.shape), unit, np.zeros((10, 0)), [], level=0.05).p_value
+        assert p[200] <= 0.05 / 201
+        gap[:, unit == 200] -= 0.2
+        p = sign_flip_p_values(gap, np.ones(gap.shape), unit, np.zeros((10, 0)), [], level=0.05).p_value
+        assert p[200] > 0.05 / 201
+
+
+def test_agreement_has_no_scale_and_turns_with_the_flips():
     rng = np.random.default_rng(35)
-    for shared in (0.0, 0.5):
-        sizes, unit, gap = albums(rng, shared)
-        units = make_units("class", gap, unit)
-        scale = average_scale(units)
-        average = average_gap(units, scale)
-        assert scale.correlation == pytest.approx(shared, abs=0.15)
-        single = [np.flatnonzero(units.unit_of == u)[0] for u in np.flatnonzero(sizes == 1)]
-        np.testing.assert_allclose(average[:, sizes == 1], units.gap[:, single], rtol=1e-13)
-        size = np.sqrt(np.mean(average**2, axis=0))
-        assert np.median(size[sizes >= 10]) == pytest.approx(np.median(size[sizes == 1]), rel=0.4)
-        flip = rng.choice([-1.0, 1.0], (8, 200))
-        flipped = make_units("class", flip[:, unit] * gap, unit)
-        assert average_scale(flipped) == scale
-        np.testing.assert_allclose(average_gap(flipped, scale), flip * average, rtol=1e-9, atol=1e-15)
+    sizes, unit, gap = albums(rng, 0.5)
+    scaled = agreements(make_units("class", gap, unit), 0.2)
+    np.testing.assert_allclose(np.square(scaled).sum(axis=0), 1, rtol=1e-12)
+    single = make_units("class", gap, unit)
+    one = np.flatnonzero(single.unit_of == np.flatnonzero(sizes == 1)[0])[0]
+    column = single.gap[:, one] / np.sqrt(np.square(single.gap[:, one]).sum())
+    np.testing.assert_allclose(scaled[:, sizes == 1][:, 0], column, rtol=1e-12)
+    flip = rng.choice([-1.0, 1.0], (8, 200))
+    turned = agreements(make_units("class", flip[:, unit] * gap, unit), 0.2)
+    np.testing.assert_allclose(turned, flip * scaled, rtol=1e-12)
+    assert not agreements(make_units("class", np.zeros((3, 4)), [0, 0, 1, 1]), 0.15).any()
 
 
 def test_the_weight_of_agreement_follows_the_tail_of_the_noise():
@@ -286,7 +281,8 @@ def test_the_numbers_of_a_p_value():
     scored = np.array([sign[:, unit == u][:, 0] != 0 for u in found.unit])
     others = [1 + sum((other | ~own).all() for other in scored) for own in scored]  # two tests, without itself
     np.testing.assert_array_equal(found.n_compared, others)
-    np.testing.assert_allclose(found.floor, 1 / ((found.n_compared + 1) * 2.0**found.n_seeds))
+    statistics = np.where(found.n_images > 1, 2, 1)
+    np.testing.assert_allclose(found.floor, statistics / ((found.n_compared + 1) * 2.0**found.n_seeds))
 
 
 def test_a_gap_beyond_all_flips_has_the_smallest_p_value():

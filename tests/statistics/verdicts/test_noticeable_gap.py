@@ -9,7 +9,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.nulls import unit_p_values
-from memorisk.statistics.memorization.sign_flips import average_gap, flip_null, joined_units, sign_flip_p_values
+from memorisk.statistics.memorization.sign_flips import agreements, flip_null, joined_units, sign_flip_p_values
 from memorisk.statistics.verdicts import noticeable_gap as module
 from memorisk.statistics.verdicts.levels import POWER
 from memorisk.statistics.verdicts.noticeable_gap import (
@@ -80,23 +80,21 @@ def test_profiles_have_the_mean_and_the_spread_of_real_ones():
 
 @pytest.mark.parametrize("sizes", [[1] * 60, [1, 1, 1, 2, 2, 3, 5, 9]])
 def test_own_flips_are_counted_as_by_enumeration(sizes):
-    """Each image and each average whose flip reaches the patient's statistic counts."""
+    """Each image whose flip reaches the patient's largest counts, and each flip of the agreement."""
     rng, n = np.random.default_rng(2), len(sizes)
     draw = np.repeat(np.arange(n), sizes)
     rows = rng.normal(0.5, 1, (len(draw), 6))
     null = flip_null(joined_units(rows.T, np.ones((6, len(draw))), draw, np.zeros((6, 0)), []))
-    observed = null.observed(null.units)
-    counted = module._own_hits(null, rows, draw, np.array(sizes), observed)
     every = np.array(list(product([1.0, -1.0], repeat=6)))
-    for patient, size in enumerate(sizes):
-        images = [null.of_images(every, rows[[i]].T)[:, 0] for i in np.flatnonzero(draw == patient)]
-        values = images
-        if size > 1:
-            average = average_gap(null.units, null.scale)[:, [patient]]
-            values = [null.in_terms_of_one(v, 2 * size) for v in images]
-            values.append(null.in_terms_of_one(null.of_images(every, average)[:, 0], 2))
-        limit = observed[patient] * (1 - 1e-9)
-        assert counted[patient] == (sum((v >= limit).sum() for v in values) if limit > 0 else 64 * len(values))
+    images = null.of_images(every, rows.T)
+    largest = np.array([null.of_images(np.ones((1, 6)), rows[draw == u].T).max() for u in range(n)])
+    counted = module._image_hits(null, rows, draw, largest)
+    limit = np.where(largest > 0, largest * (1 - 1e-9), -np.inf)[draw]
+    assert counted.tolist() == np.bincount(draw, (images >= limit).sum(0)).tolist()
+    scaled = agreements(null.units, null.offset).T
+    agreement = scaled.sum(axis=1)
+    by_hand = (every @ scaled.T >= agreement - 1e-9).sum(axis=0)
+    assert module._agreement_hits(null, scaled, agreement).tolist() == by_hand.tolist()
 
 
 def test_a_part_of_many_flips_stands_for_all(monkeypatch):

@@ -13,14 +13,13 @@ Four deviations from METHODS, which compares with unseen patients only, by a max
   an unseen part that is as hard as the scored one. Patients who are remembered widen it, and large ones change what
   sizes are compared by. Therefore the patients on the list leave the null of all others with all that is computed
   from it, and the list is made anew until it stays the same.
-* **Sizes are compared by what chance does to them.** The maximum over the k images of a patient is put in terms of a
-  single image: the value that one image exceeds as often under flips as one of k exceeds the maximum. So patients of
-  all sizes share one null, and a large one is not listed more often for its size.
+* **Sizes are compared by what chance does to them.** The statistic of a patient with k images is the maximum over
+  them, put in terms of a single image: the value that one image exceeds as often under flips as one of k exceeds the
+  maximum. So patients of all sizes share one null, and a large one is not listed more often for its size.
 * **Many images that are each remembered a little count as well.** The maximum does not see them: 0.2 nats on each of
-  60 images reveal the patient, and no image is conspicuous. A patient with several images has therefore a second value,
-  that of the average of the images (`average_gap`). The statistic is the larger of both, each put in terms of a
-  single image at half of the chance, so that the patient has no more chance than one with a
-  single image.
+  60 images reveal the patient, and no image is conspicuous. A patient with several images has therefore a second
+  statistic, the agreement of the trainings on all of them (`agreements`), which has about the same distribution under
+  flips for any number of images, however they are correlated. p is twice the smaller of both.
 * **The statistic weighs the size of a gap and its agreement over seeds as the data say** (`agreement_weight`).
 
 `recipes/verdict_truth.py` shows levels and power.
@@ -51,8 +50,7 @@ SMALL_ERROR = 0.15
 """Number of nats added to every standard error, besides the median error (`typical_error`)."""
 
 WAYS = 2
-"""Number of values of a patient with several images, the largest of its images and their average: each has an equal
-part of the chance."""
+"""Number of statistics of a patient with several images: the largest image, and the agreement over all."""
 
 LARGEST_IMAGES = 0.1
 """Share of the images whose sizes tell how heavy the tail of the noise is."""
@@ -113,62 +111,6 @@ def agreement_weight(gap: FloatArray) -> float:
     return len(gap) * spread / (len(gap) * spread + 1)
 
 
-@dataclass(frozen=True)
-class AverageScale:
-    """What makes averages of few and of many images alike: the noise of an image, and what a patient's images share."""
-
-    offset: float
-    """Number of nats added to the size of an image's gaps before it weighs the image: `0.15 + median size`."""
-    correlation: float
-    """Correlation of the gaps of two images of one patient in one training, from 0 to 1."""
-
-
-def average_scale(units: Units) -> AverageScale:
-    """Estimate the scale of averages from units, by numbers that flips do not change.
-
-    The correlation of a unit is `r = mean_s [(sum_i x_si)^2 - sum_i x_si^2] / [(sum_i z_i)^2 - sum_i z_i^2]`, with x
-    the weighted gaps of `average_gap` and `z_i^2 = mean_s x_si^2`. That of all is the median over units of several
-    images, at least 0: few remembered units, whose images agree, do not move it.
-
-    Args:
-        units: Units with their signed gaps.
-    """
-    size = np.sqrt(np.mean(units.gap**2, axis=0)) if units.gap.size else np.zeros(units.gap.shape[1])
-    offset = SMALL_ERROR + (float(np.median(size)) if len(size) else 0.0)
-    several = units.sizes > 1
-    if not several.any():
-        return AverageScale(offset, 0.0)
-    weighted, n_units = units.gap * (offset / (size + offset)), len(units.ids)
-    squares = np.mean(weighted**2, axis=0)
-    together = np.mean(_sums(weighted, units) ** 2, axis=0) - np.bincount(units.unit_of, squares, n_units)
-    largest = np.bincount(units.unit_of, np.sqrt(squares), n_units) ** 2 - np.bincount(units.unit_of, squares, n_units)
-    correlations = together[several & (largest > 0)] / largest[several & (largest > 0)]
-    return AverageScale(offset, max(float(np.median(correlations)), 0.0) if len(correlations) else 0.0)
-
-
-def average_gap(units: Units, scale: AverageScale) -> FloatArray:
-    """Average of the gaps of a unit's images, with the noise of a single image: `[S, U]`.
-
-    `sum_i w_i D_i / sqrt(sum_i w_i^2 (1 + (k' - 1) r))`, with `w_i = c / (c + size of D_i)`, so that few noisy images
-    do not decide, `k' = (sum_i w_i)^2 / sum_i w_i^2` the effective number of images, and c, r of the scale. That of
-    a single image is its gap.
-
-    Args:
-        units: Units with their signed gaps.
-        scale: `average_scale` of the class.
-    """
-    size, n_units = np.sqrt(np.mean(units.gap**2, axis=0)), len(units.ids)
-    weight = scale.offset / (size + scale.offset)
-    total, squares = (np.bincount(units.unit_of, weight**power, n_units) for power in (1, 2))
-    noise = squares + (total**2 - squares) * scale.correlation
-    return _sums(units.gap * weight, units) / np.sqrt(noise)
-
-
-def _sums(values: FloatArray, units: Units) -> FloatArray:
-    """Sum `[S, I]` values over the images of each unit: `[S, U]`."""
-    return np.array([np.bincount(units.unit_of, row, len(units.ids)) for row in values], dtype=np.float64)
-
-
 def gap_statistic(total: FloatArray, gap: FloatArray, offset: float, weight: float) -> FloatArray:
     """Mean over seeds over a power of its enlarged standard error, of flipped sums.
 
@@ -213,6 +155,23 @@ def least_total(statistic: FloatArray, gap: FloatArray, offset: float, weight: f
     return high
 
 
+def agreements(units: Units, offset: float) -> FloatArray:
+    """Gaps of a unit in each seed, over all of its images, scaled to length 1: `[S, U]`.
+
+    `x_s / sqrt(sum_s x_s^2)` with `x_s = sum_i D_si / (size_i + offset)`, where size_i is the root mean square of the
+    gaps of image i, so that few noisy images do not decide. The sum over seeds of the flipped values is the agreement,
+    `sqrt(S)` where all seeds have one gap; it increases in Student's t of x. What the images of a unit share cancels.
+
+    Args:
+        units: Units with their signed gaps.
+        offset: `typical_error`, in nats.
+    """
+    weight = 1 / (np.sqrt(np.mean(units.gap**2, axis=0)) + offset)
+    sums = np.array([np.bincount(units.unit_of, row * weight, len(units.ids)) for row in units.gap], dtype=np.float64)
+    length = np.sqrt(np.square(sums).sum(axis=0))
+    return np.divide(sums, length, out=np.zeros_like(sums), where=length > 0)
+
+
 @dataclass(frozen=True)
 class FlipNull:
     """All patients of a class in seeds that scored each of them, with their flips."""
@@ -229,68 +188,70 @@ class FlipNull:
     """Whether they are all that there are."""
     seed: int
     """Seed of random flips."""
-    scale: AverageScale
-    """Scale of averages over images."""
     quantiles: Mapping[int, FloatArray]
-    """For each number of values: what one of so many exceeds in a share of the flips that falls from 1 to `COMPARED`;
-    empty where all units have one image."""
+    """For each number of images: values that one of so many exceeds in a share of the flips that falls from 1 to
+    `COMPARED`; empty where all units have one number."""
 
     def of_images(self, signs: FloatArray, gap: FloatArray) -> FloatArray:
         """Compute the statistic of images under these flips: `[flips, S]` and `[S, I]` to `[flips, I]`."""
         return gap_statistic(flipped_sums(signs, gap), gap, self.offset, self.weight)
 
     def blocks(self, units: Units) -> Iterator[FloatArray]:
-        """Blocks `[block, U]` of the statistics of units under all flips, the identity first."""
-        average = average_gap(units, self.scale)
+        """Blocks `[block, U]` of the largest image of each unit under all flips, the identity first."""
         for signs in flip_blocks(len(units.gap), self.flips, self.exact, self.seed, width=units.gap.shape[1]):
-            yield self.of_units(signs, units, average)
+            yield self.in_terms_of_one(units.maxima(self.of_images(signs, units.gap)), units.sizes)
 
-    def of_units(self, signs: FloatArray, units: Units, average: FloatArray) -> FloatArray:
-        """Compute the statistics `[flips, U]` of units with these averages `[S, U]` under these flips `[flips, S]`."""
-        out, several = units.maxima(self.of_images(signs, units.gap)), units.sizes > 1
-        if self.quantiles:
-            of_average = self.in_terms_of_one(self.of_images(signs, average[:, several]), WAYS)
-            for size in np.unique(units.sizes[several]):
-                at = units.sizes == size
-                out[:, at] = self.in_terms_of_one(out[:, at], WAYS * int(size))
-            out[:, several] = np.maximum(out[:, several], of_average)
+    def agreement_blocks(self, units: Units) -> Iterator[FloatArray]:
+        """Blocks `[block, U]` of the agreement of each unit under all flips, the identity first."""
+        scaled = agreements(units, self.offset)
+        for signs in flip_blocks(len(scaled), self.flips, self.exact, self.seed, width=scaled.shape[1]):
+            yield flipped_sums(signs, scaled)
+
+    def in_terms_of_one(self, maxima: FloatArray, sizes: IntArray) -> FloatArray:
+        """Turn maxima `[.., U]` over these numbers of images into values that a single image exceeds as often."""
+        if not self.quantiles:
+            return maxima
+        out = np.empty_like(maxima)
+        for size in np.unique(sizes):
+            own, one, at = self.quantiles[int(size)], self.quantiles[1], sizes == size
+            values = maxima[..., at]
+            ratio = one[-1] / own[-1] if own[-1] > 0 else 1.0
+            out[..., at] = np.where(values > own[-1], values * ratio, np.interp(values, own, one))
         return out
 
-    def in_terms_of_one(self, values: FloatArray, n: int) -> FloatArray:
-        """Turn the largest of n values into what a single image exceeds as often."""
-        own, one = self.quantiles[n], self.quantiles[1]
-        ratio = one[-1] / own[-1] if own[-1] > 0 else 1.0
-        return np.where(values > own[-1], values * ratio, np.interp(values, own, one))
-
-    def least_value(self, statistic: FloatArray, n: int) -> FloatArray:
-        """Find the least value that, as the largest of n, has these statistics in terms of one: its inverse."""
-        own, one = self.quantiles[n], self.quantiles[1]
-        ratio = own[-1] / one[-1] if one[-1] > 0 else 1.0
-        # From above, so that the least of all values with one statistic is returned.
-        return np.where(statistic > one[-1], statistic * ratio, np.interp(-statistic, -one[::-1], own[::-1]))
-
     def observed(self, units: Units) -> FloatArray:
-        """Compute the statistic of each unit as it is, `[U]`."""
-        return self.of_units(np.ones((1, len(units.gap))), units, average_gap(units, self.scale))[0]
+        """Compute the largest image of each unit as it is, `[U]`."""
+        identity = np.ones((1, len(units.gap)))
+        return self.in_terms_of_one(units.maxima(self.of_images(identity, units.gap)), units.sizes)[0]
 
     def hits(self, observed: FloatArray) -> FloatArray:
-        """Count the flipped statistics of all units that reach each of the observed values `[n]`."""
-        limit, counts = _barely(observed), np.zeros(len(observed))
-        for values in self.blocks(self.units):
-            reached = np.sort(values.ravel())
-            counts += len(reached) - np.searchsorted(reached, limit)
-        return counts
+        """Count the flips of all units whose largest image reaches each of the observed values `[n]`."""
+        return _hits(self.blocks(self.units), observed)
 
     def own_hits(self, units: Units, observed: FloatArray) -> FloatArray:
         """Count the flips of each of these units that reach its own observed value: `[U]` counts for `[U]` values."""
-        counts = np.zeros(len(observed))
-        for values in self.blocks(units):
-            counts += (values >= _barely(observed)).sum(axis=0)
-        return counts
+        return _own_hits(self.blocks(units), observed)
+
+    def agreement(self, units: Units) -> FloatArray:
+        """Compute the agreement of each unit as it is, `[U]`."""
+        scaled = agreements(units, self.offset)
+        return flipped_sums(np.ones((1, len(scaled))), scaled)[0]
+
+    def agreement_hits(self, observed: FloatArray) -> FloatArray:
+        """Count the flips of all units whose agreement reaches each of the observed values `[n]`."""
+        return _hits(self.agreement_blocks(self.units), observed)
+
+    def own_agreement_hits(self, units: Units, observed: FloatArray) -> FloatArray:
+        """Count the flips of each of these units whose agreement reaches its own observed value."""
+        return _own_hits(self.agreement_blocks(units), observed)
 
     def largest(self, n: int) -> FloatArray:
-        """The n largest flipped statistics of all units, ascending; fewer where there are not so many."""
+        """The n largest values of `blocks`, ascending; fewer where there are not so many."""
         return _largest(self.blocks(self.units), n)
+
+    def largest_agreements(self, n: int) -> FloatArray:
+        """The n largest values of `agreement_blocks`, ascending; fewer where there are not so many."""
+        return _largest(self.agreement_blocks(self.units), n)
 
 
 def flip_null(
@@ -315,25 +276,23 @@ def flip_null(
     if most_flips is not None and flips > most_flips:
         flips, exact = most_flips, False
     offset, weight = typical_error(units.gap), agreement_weight(units.gap)
-    null = FlipNull(units, offset, weight, flips, exact, seed, average_scale(units), {})
-    several = {n for n in (*units.sizes.tolist(), *np.asarray(sizes, dtype=np.int64).tolist()) if n > 1}
-    if not several:
-        return null
-    return replace(null, quantiles=_quantiles(null, {1, WAYS, *(WAYS * n for n in several)}))
+    null = FlipNull(units, offset, weight, flips, exact, seed, {})
+    every_size = set(units.sizes.tolist()) | set(np.asarray(sizes, dtype=np.int64).tolist())
+    return null if len(every_size) < 2 else replace(null, quantiles=_quantiles(null, every_size))
 
 
-def _quantiles(null: FlipNull, numbers: set[int]) -> dict[int, FloatArray]:
-    """Find what one of n images exceeds in a share of the flips, for each of these numbers of images."""
+def _quantiles(null: FlipNull, sizes: set[int]) -> dict[int, FloatArray]:
+    """Find what one of k images exceeds in a share of the flips, for one image and each of these numbers of images."""
     units, n_seeds, n_images = null.units, len(null.units.gap), len(null.units.unit_of)
     few = max(REFERENCE // n_images, 1)
     flips, exact = (null.flips, null.exact) if null.flips <= few else (few, False)
     blocks = flip_blocks(n_seeds, flips, exact, null.seed + 1, width=n_images)
     values = np.sort(np.concatenate([null.of_images(signs, units.gap).ravel() for signs in blocks]))
     shares, quantiles = np.geomspace(1, COMPARED, 200), {}
-    for n in numbers:
-        of_one_image = 1 - (1 - shares) ** (1 / n)
+    for size in {1, *sizes}:
+        of_one_image = 1 - (1 - shares) ** (1 / size)
         rank = np.ceil(of_one_image * len(values) * (1 - ROUNDING)).astype(int)  # of the largest, from 1
-        quantiles[n] = values[len(values) - np.clip(rank, 1, len(values))]
+        quantiles[size] = values[len(values) - np.clip(rank, 1, len(values))]
     return quantiles
 
 
@@ -352,7 +311,8 @@ def sign_flip_p_values(
 
     `p(x) = #{flipped statistics of all units >= observed} / (number of units x 2^S')`, x among the units and its
     observed value among its flips; flips are common to the images of a unit, and S' are the seeds that scored x. Units
-    that some of these seeds did not score are not in its null. Ties count as reaching.
+    that some of these seeds did not score are not in its null. Ties count as reaching. Of a unit with several images p
+    is twice the smaller p of its two statistics.
 
     When the 2^S' flips of the class's images exceed `max_draws`, uniformly random flips take the place of the full
     set: the same ones for every unit, the identity among them (valid at any number of draws: Hemerik and Goeman 2018,
@@ -395,7 +355,7 @@ def sign_flip_p_values(
             n_null, at = len(null.units.ids) + listed[part.members], part.members
             statistic[at], hits = part.hits(null, listed)
             p_value[at] = np.minimum(hits / (n_null * null.flips), 1.0)
-            floor[at], n_compared[at] = 1 / (n_null * null.flips), n_null - 1
+            floor[at], n_compared[at] = part.n_statistics / (n_null * null.flips), n_null - 1
         grown = listed if level is None else listed | benjamini_hochberg(p_value, level).rejected
         if (grown == listed).all():
             break
@@ -458,18 +418,56 @@ class _Pattern:
         unlisted = np.flatnonzero(~np.isin(self.place, np.flatnonzero(listed)))
         return flip_null(self.take(unlisted), sizes=self.units.sizes, max_draws=max_draws, seed=seed)
 
+    @property
+    def n_statistics(self) -> IntArray:
+        """Return the number of statistics of each member, `[M]`: `WAYS` of those with several images."""
+        return np.where(self.units.sizes[np.searchsorted(self.place, self.members)] > 1, WAYS, 1)
+
     def hits(self, null: FlipNull, listed: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """Compute the statistics `[M]` and their hits `[M]`: in the null, and for a listed member in its own flips."""
-        at = np.searchsorted(self.place, self.members)
-        statistic = null.observed(self.take(at))
-        hits, away = null.hits(statistic), listed[self.members]
+        """Compute the largest image `[M]` and the hits `[M]`: in the null, and for a listed member in its own flips.
+
+        Of members with several images the fewer hits of the two statistics count, times their number.
+        """
+        members = self.take(np.searchsorted(self.place, self.members))
+        away, several = listed[self.members], self.n_statistics > 1
+        statistic = null.observed(members)
+        hits = null.hits(statistic)
         if away.any():
-            hits[away] += null.own_hits(self.take(at[away]), statistic[away])
-        return statistic, np.maximum(hits, 1.0)  # at least its own, whatever rounding does
+            hits[away] += null.own_hits(_subset(members, away), statistic[away])
+        hits = np.maximum(hits, 1.0)  # at least its own, whatever rounding does
+        if several.any():
+            agreement = null.agreement(members)
+            agreeing = null.agreement_hits(agreement)
+            if away.any():
+                agreeing[away] += null.own_agreement_hits(_subset(members, away), agreement[away])
+            hits[several] = WAYS * np.minimum(hits, np.maximum(agreeing, 1.0))[several]
+        return statistic, hits
 
     def take(self, members: IntArray) -> Units:
         """Take some of the units (sorted positions), in all of these seeds."""
         return self.units.take(members, np.ones(len(self.units.gap), dtype=bool))
+
+
+def _subset(units: Units, mask: NDArray[np.bool_]) -> Units:
+    """Take the units of a mask, in all of their seeds."""
+    return units.take(np.flatnonzero(mask), np.ones(len(units.gap), dtype=bool))
+
+
+def _hits(blocks: Iterator[FloatArray], observed: FloatArray) -> FloatArray:
+    """Count the values of all blocks that reach each observed value."""
+    limit, counts = _barely(observed), np.zeros(len(observed))
+    for values in blocks:
+        reached = np.sort(values.ravel())
+        counts += len(reached) - np.searchsorted(reached, limit)
+    return counts
+
+
+def _own_hits(blocks: Iterator[FloatArray], observed: FloatArray) -> FloatArray:
+    """Count the values of each column of all blocks that reach the observed value of the column."""
+    limit, counts = _barely(observed), np.zeros(len(observed))
+    for values in blocks:
+        counts += (values >= limit).sum(axis=0)
+    return counts
 
 
 def _barely(observed: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ Three readings of METHODS:
   where there are any; but only a list shows whose gap is real, and an audit that lists a patient has failed.
   Unlisted maxima have the shape of noise.
 * The gap is on one image of the patient. The same gap on several images is noticed more often, by the largest of them
-  and by their average.
+  and by the agreement over all.
 
 The `paper` design has no flips: its simulated patients are made of unseen ones.
 """
@@ -34,7 +34,7 @@ from memorisk.statistics.memorization.sign_flips import (
     MAX_DRAWS,
     WAYS,
     FlipNull,
-    average_gap,
+    agreements,
     flip_null,
     gap_statistic,
     joined_units,
@@ -213,7 +213,7 @@ def room(listing: ClassList, n_seeds: int | None = None) -> float:
         patterns, of_group = np.unique(scored, axis=0, return_inverse=True)
         others = units.scored[listing.null_groups]
         compared = np.array([others[:, pattern].all(axis=1).sum() for pattern in patterns])[of_group.ravel()]
-        rooms = listing.level * compared * flips / m
+        rooms = listing.level * compared * flips / m / np.where(units.sizes[:m] > 1, WAYS, 1)
     else:
         sizes, tests = units.sizes[:m], units.sizes[m:]
         size = comparison_sizes(sizes, tests)
@@ -372,9 +372,11 @@ class _SeedPattern:
     place: IntArray
     """`[N]` position in the class's units of each unit of the null."""
     hits: float
-    """Number of flipped statistics that may reach a patient who is listed alone."""
+    """Number of flipped statistics that may reach a patient with one image who is listed alone."""
     tail: FloatArray
-    """Largest flipped statistics, ascending: more than a single patient and the allowed hits together."""
+    """Largest images of flipped units, ascending: more than a single patient and the allowed hits together."""
+    agreement_tail: FloatArray
+    """The same of their agreement; empty where all units have one image."""
 
 
 class _Simulator:
@@ -431,8 +433,9 @@ class _Simulator:
             most = max(_FEWEST_FLIPS, int(_ENOUGH_ROOM / share))
             null = flip_null(units.take(place, seeds), most_flips=most)
             hits = share * null.flips * (1 + 1e-12) if null.flips < flips else share * flips * (1 + 1e-12)
-            tail = null.largest(int(hits) + 1 + null.flips)
-            self._patterns[key] = _SeedPattern(null, place, hits, tail)
+            n_tail = int(hits) + 1 + null.flips
+            agreement_tail = null.largest_agreements(n_tail) if (units.sizes > 1).any() else np.empty(0)
+            self._patterns[key] = _SeedPattern(null, place, hits, null.largest(n_tail), agreement_tail)
         return self._patterns[key]
 
     def _found(
@@ -447,10 +450,20 @@ class _Simulator:
         noise = null.units.gap[:, image].T
         rows = noise * rng.choice([-1.0, 1.0], size=(n, n_seeds))[draw]
         rows[first + (rng.random(n) * k).astype(np.int64)] += gap_profiles(gap, *rng.random((2, n, n_seeds)))
-        observed = null.observed(_simulated_units(rows, draw, k))
-        own, before = (_own_hits(null, part, draw, k, observed) for part in (rows, noise))
-        others = len(pattern.tail) - np.searchsorted(pattern.tail, observed)
-        return np.maximum(others - before, 0) + own <= pattern.hits
+        several = k > 1
+        value = np.full(n, -np.inf)
+        np.maximum.at(value, draw, null.of_images(np.ones((1, n_seeds)), rows.T)[0])
+        own, before = (_image_hits(null, part, draw, value) for part in (rows, noise))
+        allowed = pattern.hits / np.where(several, WAYS, 1)
+        is_listed = _reached(pattern.tail, null.in_terms_of_one(value, k), before) + own <= allowed
+        if several.any():
+            scaled, scaled_noise = (
+                agreements(_simulated_units(x, draw, k), null.offset)[:, several].T for x in (rows, noise)
+            )
+            agreement = scaled.sum(axis=1)
+            own, before = (_agreement_hits(null, part, agreement) for part in (scaled, scaled_noise))
+            is_listed[several] |= _reached(pattern.agreement_tail, agreement, before) + own <= allowed[several]
+        return is_listed
 
     def _found_without_flips(self, groups: IntArray, gap: float, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Say which of these unseen groups, each with a gap on one image, a list without flips finds."""
@@ -479,33 +492,37 @@ def _simulated_units(rows: FloatArray, draw: IntArray, sizes: IntArray) -> Units
     return Units(np.arange(len(sizes)), sizes, scored, rows.T, draw)
 
 
-def _own_hits(null: FlipNull, rows: FloatArray, draw: IntArray, sizes: IntArray, observed: FloatArray) -> FloatArray:
-    """Count the flips of the gaps of each of n patients that reach the observed statistic.
-
-    Images and the average of a patient are counted one by one, so that a flip counts twice where two of them reach.
+def _reached(tail: FloatArray, observed: FloatArray, before: FloatArray) -> FloatArray:
+    """Count the flipped values of other patients that reach the observed ones `[n]`.
 
     Args:
-        null: Null of the class.
-        rows: `[R, S]` gaps of the images.
-        draw: `[R]` patient of each image.
-        sizes: `[n]` number of images.
-        observed: `[n]` statistic of each patient, in terms of a single image.
+        tail: Largest flipped values of all patients, ascending.
+        observed: Observed value of each simulated patient.
+        before: Number of flipped values that reach it of the patient that the simulated one is made of.
     """
-    several = np.flatnonzero(sizes > 1)
-    value = observed[draw]
-    for size in np.unique(sizes[several]):
-        at = sizes[draw] == size
-        value[at] = null.least_value(value[at], WAYS * int(size))
-    hits = np.zeros(len(sizes))
-    np.add.at(hits, draw, _row_hits(null, rows, value))
-    if len(several):
-        average = average_gap(_simulated_units(rows, draw, sizes), null.scale)[:, several].T
-        hits[several] += _row_hits(null, average, null.least_value(observed[several], WAYS))
+    return np.maximum(len(tail) - np.searchsorted(tail, observed) - before, 0)
+
+
+def _image_hits(null: FlipNull, rows: FloatArray, draw: IntArray, observed: FloatArray) -> FloatArray:
+    """Count the flips of the images `[R, S]` of n patients that reach the value observed of each patient: `[n]`.
+
+    The images of a patient are counted one by one, so that a flip counts twice where two of them reach.
+    """
+    hits = np.zeros(len(observed))
+    np.add.at(hits, draw, _own_hits(null, rows, observed[draw]))
     return hits
 
 
-def _row_hits(null: FlipNull, rows: FloatArray, observed: FloatArray) -> FloatArray:
-    """Count the flips of each row of gaps `[R, S]` that reach the value observed `[R]` of `gap_statistic`: `[R]`."""
+def _agreement_hits(null: FlipNull, scaled: FloatArray, observed: FloatArray) -> FloatArray:
+    """Count the flips of `[n, S]` gaps of length 1 whose sum reaches the observed agreement `[n]`."""
+    hits, limit = np.zeros(len(scaled)), observed - 1e-9
+    for signs in flip_blocks(scaled.shape[1], null.flips, null.exact, null.seed, width=len(scaled)):
+        hits += (signs @ scaled.T >= limit).sum(axis=0)
+    return hits
+
+
+def _own_hits(null: FlipNull, rows: FloatArray, observed: FloatArray) -> FloatArray:
+    """Count the flips of each image's own gaps `[R, S]` that reach the observed statistic `[R]`: `[R]` counts."""
     hits = np.zeros(len(rows))
     most = gap_statistic(np.abs(rows).sum(axis=1)[None], rows.T, null.offset, null.weight)[0]
     near = np.flatnonzero(most >= observed * (1 - 1e-9))
