@@ -100,6 +100,23 @@ def test_a_groups_p_value_is_the_share_of_all_flips_that_reach_it():
         assert row["p_value"] == pytest.approx(by_hand[row["group"]], abs=1e-12)
 
 
+def test_patients_whose_images_spread_over_classes_are_counted():
+    """A limit of the verdict, as long as no row of an image holds all of its findings."""
+    evidence = twin_evidence(sizes={"a": 20, "b": 20}, n_test=5, n_seeds=3)
+    assert "images in several classes" not in " ".join(analyse(evidence, OPTIONS, CONTEXT).verdict["why"])
+    group = evidence.items.group.copy()
+    canary = np.flatnonzero(evidence.items.split == "canary")
+    for other in canary[-3:]:
+        group[other] = group[canary[0]]
+    spread = replace(evidence, items=replace(evidence.items, group=group))
+    spread = replace(spread, member_a=spread.member_a.copy(), member_b=spread.member_b.copy())
+    for member in (spread.member_a, spread.member_b):
+        member[:, canary[-3:]] = member[:, canary[:1]]
+    reasons = analyse(spread, OPTIONS, CONTEXT).verdict["reasons"]
+    (counted,) = [reason for reason in reasons if reason["code"] == "images-in-several-classes"]
+    assert (counted["n_patients"], counted["bears_on"]) == (1, "limit")
+
+
 def test_nothing_memorized_gives_uniform_p_values_in_rare_and_common_classes():
     """Share of p <= .05 over fresh tables: .05 +- 2 sqrt(.0475 (1/m + 1/n) / repeats), m canary and n test groups."""
     repeats, sizes, n_test = 30, {"rare": 10, "common": 50}, 20

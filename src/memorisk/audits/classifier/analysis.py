@@ -15,7 +15,7 @@ from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncove
 from memorisk.audits.classifier.look_alikes import TABLE, equal_losses
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import ATTACKS, attack_title
-from memorisk.audits.classifier.reasons import OneImageByWord, look_alike_reasons, other_reasons
+from memorisk.audits.classifier.reasons import OneImageByWord, look_alike_reasons, other_reasons, several_classes
 from memorisk.audits.classifier.result import (
     SCHEMA,
     TRAINED_ELSEWHERE,
@@ -147,9 +147,10 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         privacy=context.privacy,
     )
     gate = "high" if options.fail_on == "never" else options.fail_on
-    of_subgroups = subgroup_reasons(tables[SUBGROUPS], gate, summary.units) if SUBGROUPS in tables else []
+    of_people = subgroup_reasons(tables[SUBGROUPS], gate, summary.units) if SUBGROUPS in tables else []
+    of_people = [*of_people, *several_classes(evidence.items, summary.units)]
     decision = _decision(
-        per_class, attacks, summary, options, context, checks, alike, of_subgroups, flips=not is_asymmetric(evidence)
+        per_class, attacks, summary, options, context, checks, alike, of_people, flips=not is_asymmetric(evidence)
     )
     return Result(
         per_image=image_table(evidence, findings, per_group, context.loss_scale),
@@ -170,7 +171,7 @@ def _decision(
     context: Context,
     checks: list[Check],
     alike: LookAlikes,
-    of_subgroups: Sequence[Reason],
+    of_people: Sequence[Reason],
     *,
     flips: bool,
 ) -> Decision:
@@ -182,7 +183,7 @@ def _decision(
     others += other_reasons(context, options, summary.unscored, summary.utility, units)
     others += check_reasons(checks, units)
     others += look_alike_reasons(alike, units, one_image=options.one_image_per_patient)
-    others += [*of_subgroups, *context.other_reasons]
+    others += [*of_people, *context.other_reasons]
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.
