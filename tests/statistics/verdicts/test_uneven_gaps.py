@@ -60,6 +60,32 @@ def test_one_image_of_many_is_noticed() -> None:
     assert found.largest[7] == pytest.approx(np.abs(scored[:, 70:80]).max())
 
 
+def test_an_album_that_half_of_the_trainings_remember_is_noticed() -> None:
+    """0.6 nats in each of 12 images, in six of 12 seeds: no more than the noise of single images."""
+    noticed, by_chance = 0, 0
+    for seed in range(6):
+        rng = np.random.default_rng([8, seed])
+        unit = np.repeat(np.arange(250), np.append(12, rng.integers(1, 13, 249)))
+        gap = 0.1 * np.exp(0.7 * rng.standard_normal(len(unit))) * rng.standard_t(3, (12, len(unit)))
+        for memory in (0.0, 0.6):
+            remembered = gap + np.outer(memory * (np.arange(12) < 6), unit == 0)
+            parts = [  # half of the images of a patient are in each of two classes
+                ClassGaps(remembered[:, own], unit[own], gap[:, other], unit[other])
+                for of_part in (np.arange(len(unit)) % 2 == part for part in (0, 1))
+                for own, other in [(of_part & (unit < 200), of_part & (unit >= 200))]
+            ]
+            listed = {
+                u
+                for part, found in zip(parts, uneven_gaps(parts), strict=True)
+                for u in np.unique(part.group)[found.uneven]
+            }
+            if memory:
+                noticed += listed == {0}
+            else:
+                by_chance += len(listed)
+    assert (noticed, by_chance) == (6, 0)
+
+
 @pytest.mark.parametrize(
     ("tails", "spread"), [(5.0, 0.7), thorough(np.inf, 0.0), thorough(3.0, 0.7), thorough(2.2, 0.5)]
 )
