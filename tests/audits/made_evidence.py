@@ -13,11 +13,13 @@ def twin_evidence(
     planted: dict[str, float] | None = None,
     group_size: int = 1,
     shared: int = 0,
+    spread: bool = False,
     seed: int = 0,
 ) -> Evidence:
     """Twins whose loss of a seen image is lower by an exponential amount with the class's planted mean.
 
-    Every image has its own difficulty, every seed its own noise; A and B of a seed share half of it.
+    With `spread` the patients of one number in all classes are one patient. Every image has its own difficulty, every
+    seed its own noise; A and B of a seed share half of it.
     """
     rng = np.random.default_rng(seed)
     planted = planted or {}
@@ -28,7 +30,7 @@ def twin_evidence(
                 for i in range(group_size):
                     image.append(f"{name}-{part}-{g}-{i}")
                     label.append(name)
-                    group.append(f"{name}-{part}-{g}")
+                    group.append(f"{part}-{g}" if spread else f"{name}-{part}-{g}")
                     split.append(part)
     items = Items(*(np.array(v, dtype=object) for v in (image, label, group, split)))
     groups, unit = np.unique(items.group.astype(str), return_inverse=True)

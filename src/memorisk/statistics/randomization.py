@@ -76,6 +76,15 @@ class Units:
     """Signed gaps, `[S, I]`, 0 where not scored."""
     unit_of: IntArray
     """Position in `ids` of each image's unit, `[I]`; sorted by (size, position)."""
+    elsewhere: FloatArray | None = None
+    """Signed sums over the images of each unit in other classes, `[S, U]`, which flip with the unit; 0 for units of one
+    class, None where each unit is of one class (`sign_flips.agreements`)."""
+
+    @property
+    def several(self) -> NDArray[np.bool_]:
+        """Return whether each unit has several images, in this class and others, `[U]`."""
+        several = self.sizes > 1
+        return several if self.elsewhere is None else several | (self.elsewhere != 0).any(axis=0)
 
     @property
     def n_seeds(self) -> int:
@@ -93,6 +102,7 @@ class Units:
             self.scored[np.ix_(members, pattern)],
             self.gap[np.ix_(pattern, images)],
             position[self.unit_of[images]],
+            None if self.elsewhere is None else self.elsewhere[np.ix_(pattern, members)],
         )
 
     def maxima(self, values: FloatArray) -> FloatArray:

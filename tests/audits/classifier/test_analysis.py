@@ -8,14 +8,16 @@ import pytest
 
 from memorisk.audits.classifier.analysis import analyse, class_findings
 from memorisk.audits.classifier.attack_numbers import BesideTwins, Replication, TargetAudit
-from memorisk.audits.classifier.evidence import Context, Evidence
+from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.audit import classifier_page
 from memorisk.audits.classifier.reasons import OtherModel
+from memorisk.audits.classifier.tables.classes import gaps_elsewhere
 from memorisk.report.page import render_page
 from memorisk.report.verdict_forms import FORMS
 from memorisk.scores.memorization import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval
+from memorisk.statistics.memorization.sign_flips import scaled_gaps, typical_error
 from memorisk.statistics.multiple_testing import benjamini_hochberg
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
@@ -100,21 +102,49 @@ def test_a_groups_p_value_is_the_share_of_all_flips_that_reach_it():
         assert row["p_value"] == pytest.approx(by_hand[row["group"]], abs=1e-12)
 
 
-def test_patients_whose_images_spread_over_classes_are_counted():
-    """A limit of the verdict, as long as no row of an image holds all of its findings."""
-    evidence = twin_evidence(sizes={"a": 20, "b": 20}, n_test=5, n_seeds=3)
-    assert "images in several classes" not in " ".join(analyse(evidence, OPTIONS, CONTEXT).verdict["why"])
-    group = evidence.items.group.copy()
-    canary = np.flatnonzero(evidence.items.split == "canary")
-    for other in canary[-3:]:
-        group[other] = group[canary[0]]
-    spread = replace(evidence, items=replace(evidence.items, group=group))
-    spread = replace(spread, member_a=spread.member_a.copy(), member_b=spread.member_b.copy())
-    for member in (spread.member_a, spread.member_b):
-        member[:, canary[-3:]] = member[:, canary[:1]]
-    reasons = analyse(spread, OPTIONS, CONTEXT).verdict["reasons"]
-    (counted,) = [reason for reason in reasons if reason["code"] == "images-in-several-classes"]
-    assert (counted["n_patients"], counted["bears_on"]) == (1, "limit")
+def test_gaps_elsewhere_are_the_scaled_gaps_of_all_other_classes():
+    evidence = twin_evidence(sizes={"a": 6, "b": 4, "c": 9}, n_test=3, n_seeds=4, spread=True, group_size=2)
+    items = evidence.items
+    sums = gaps_elsewhere(evidence)
+    scaled = {}
+    for label in sums:
+        of_class = items.label == label
+        gap = np.where(items.split == "test", 1, evidence.sign)[:, of_class] * evidence.gap[:, of_class]
+        scaled[label] = dict(zip(items.image[of_class], scaled_gaps(gap, typical_error(gap)).T, strict=True))
+    for label, found in sums.items():
+        groups = [f"canary-{g}" for g in range({"a": 6, "b": 4, "c": 9}[label])] + [f"test-{g}" for g in range(3)]
+        by_hand = [
+            sum(
+                gap
+                for other in scaled
+                if other != label
+                for image, gap in scaled[other].items()
+                if f"-{group}-" in image
+            )
+            for group in groups
+        ]
+        np.testing.assert_allclose(found.T, [np.broadcast_to(total, 4) for total in by_hand], atol=1e-12)
+    assert (sums["c"][:, 6:9] == 0).all()  # three patients of one class
+    assert gaps_elsewhere(twin_evidence(sizes={"a": 6, "b": 4}, n_test=3, n_seeds=4)) == {}
+    assert gaps_elsewhere(replace(evidence, items=replace(items, label=np.where(items.label == "a", WHOLE, "b")))) == {}
+
+
+def test_memory_that_is_spread_thinly_over_classes_is_listed():
+    """A gap about as large as the noise of an image, in each of a patient's 12 images of six classes."""
+    listed = {0.0: 0, 0.25: 0}
+    for gap in listed:
+        for seed in range(3):
+            classes = dict.fromkeys("abcdef", 20)
+            evidence = twin_evidence(sizes=classes, n_test=10, group_size=2, spread=True, seed=seed)
+            of_one = evidence.items.group == "canary-7"
+            loss_a, loss_b = (
+                np.where(of_one & ~member, loss + gap, loss)
+                for loss, member in ((evidence.loss_a, evidence.member_a), (evidence.loss_b, evidence.member_b))
+            )
+            spread = replace(evidence, loss_a=loss_a, loss_b=loss_b)
+            groups = pd.concat(f.groups for f in class_findings(spread, OPTIONS, CONTEXT, advise=False))
+            listed[gap] += groups.loc[groups["flagged"], "group"].eq("canary-7").any()
+    assert listed == {0.0: 0, 0.25: 3}
 
 
 def test_nothing_memorized_gives_uniform_p_values_in_rare_and_common_classes():

@@ -51,12 +51,14 @@ def tail_weight(gaps):
     return len(gaps[0]) / (len(gaps[0]) + a)
 
 
-def naive(gap, sign, unit, test_gap, test_unit, level=None):
+def naive(gap, sign, unit, test_gap, test_unit, level=None, elsewhere=None):
     """The definition: loops over units, over flips, over units; listed ones leave the null of the others, and all
     that is computed from it."""
     names = sorted(set(unit))
     people = {u: ((sign * gap)[:, unit == u].T, sign[:, unit == u][:, 0] != 0) for u in names}
     people |= {("test", t): (test_gap[:, test_unit == t].T, np.ones(len(gap), bool)) for t in np.unique(test_unit)}
+    others = np.zeros((len(gap), len(people))) if elsewhere is None else elsewhere
+    people = {v: (*known, others[:, i]) for i, (v, known) in enumerate(people.items())}
     listed: set = set()
     while True:
         p = np.array([naive_p(u, people, listed) for u in names])
@@ -75,14 +77,16 @@ def naive_p(u, people, listed):
     seeds = people[u][1]
     if not seeds.any():
         return np.nan
-    null = {v: images[:, seeds] for v, (images, scored) in people.items() if scored[seeds].all()}
+    null = {v: images[:, seeds] for v, (images, scored, _) in people.items() if scored[seeds].all()}
+    other_classes = {v: people[v][2][seeds] for v in null}
     every = [d for v, images in null.items() if v not in listed for d in images]
     offset = 0.15 + np.median([np.sqrt(np.mean(d**2) / len(d)) for d in every])
     how = offset, tail_weight(every)
     flips = [np.array(f) for f in product((1, -1), repeat=int(seeds.sum()))]
     ranked = sorted((statistic(f * d, *how) for d in every for f in flips), reverse=True)
 
-    def value(images, flip):
+    def value(v, flip):
+        images = null[v]
         k, best = len(images), max(statistic(flip * d, *how) for d in images)
         if len({len(images) for images in null.values()}) == 1:
             return best
@@ -97,15 +101,16 @@ def naive_p(u, people, listed):
         return best * one[-1] / own[-1] if best > own[-1] else float(np.interp(best, own, one))
 
     def share(of):
-        observed = of(null[u], flips[0])
+        observed = of(u, flips[0])
         others = {v for v in null if v not in listed or v == u}
-        return np.mean([of(null[v], f) >= observed - 1e-12 * abs(observed) for v in others for f in flips])
+        return np.mean([of(v, f) >= observed - 1e-12 * abs(observed) for v in others for f in flips])
 
-    def agreement(images, flip):
-        sums = sum(d / (np.sqrt(np.mean(d**2)) + offset) for d in images)
+    def agreement(v, flip):
+        sums = other_classes[v] + sum(d / (np.sqrt(np.mean(d**2)) + offset) for d in null[v])
         return np.sum(flip * sums) / np.sqrt(np.sum(sums**2))
 
-    return share(value) if len(null[u]) == 1 else min(2 * min(share(value), share(agreement)), 1)
+    one_image = len(null[u]) == 1 and not other_classes[u].any()
+    return share(value) if one_image else min(2 * min(share(value), share(agreement)), 1)
 
 
 def check(found, by_hand, **tolerance):
@@ -124,6 +129,18 @@ def test_unequal_sizes_equal_the_definition(seed):
     rng = np.random.default_rng(20 + seed)
     data = draw(rng, rng.integers(1, 5, 9), rng.integers(1, 5, 6), 4, 0.2)
     check(sign_flip_p_values(*data), naive(*data), rtol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_images_in_other_classes_count_as_defined(missing):
+    rng = np.random.default_rng(29)
+    data = draw(rng, [1, 1, 1, 1, 2, 3], [1, 1, 2], 5, missing)
+    elsewhere = 2 * rng.standard_t(3, (5, 9)) * (np.arange(9) % 2)
+    found = sign_flip_p_values(*data, elsewhere=elsewhere, level=0.3)
+    check(found, naive(*data, level=0.3, elsewhere=elsewhere), rtol=1e-12)
+    without = sign_flip_p_values(*data, elsewhere=np.zeros((5, 9)), level=0.3)
+    np.testing.assert_array_equal(without.p_value, sign_flip_p_values(*data, level=0.3).p_value)
+    assert (found.p_value != without.p_value).any()
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
@@ -184,6 +201,33 @@ def test_patients_of_many_images_are_not_listed_more_often_by_chance(shared):
     every, many = (np.array(shares) for shares in reached.values())
     assert every.mean() == pytest.approx(0.02, abs=4 * every.std() / np.sqrt(40))
     assert 0.002 < many.mean() < 0.02 + 3 * many.std() / np.sqrt(40)
+
+
+@pytest.mark.parametrize("shared", [0.0, thorough(0.4)])
+def test_patients_of_many_classes_are_not_listed_more_often_by_chance(shared):
+    """Over 40 audits of four classes without memory, of the scale of the noise of each; one p-value per class."""
+    reached = {"every": [], "several": []}
+    for seed in range(40):
+        rng = np.random.default_rng([37, seed])
+        unit, gap = albums(rng, shared)[1:]
+        label = rng.integers(0, 4, len(unit))
+        gap = gap * np.exp(rng.standard_normal(4))[label]
+        scaled = np.zeros(gap.shape)
+        for k in range(4):
+            scaled[:, label == k] = sign_flips.scaled_gaps(gap[:, label == k], typical_error(gap[:, label == k]))
+        p, n_classes = [], sum(np.bincount(unit[label == k], minlength=200) > 0 for k in range(4))
+        for k in range(4):
+            own = label == k
+            sums = [np.bincount(unit[~own], row, 200) for row in scaled[:, ~own]]
+            members, data = np.unique(unit[own]), (gap[:, own], np.ones((8, own.sum())), unit[own])
+            found = sign_flip_p_values(*data, np.zeros((8, 0)), [], elsewhere=np.array(sums)[:, members])
+            p.append(np.stack([found.p_value, n_classes[members]]))
+        p, spread = np.concatenate(p, axis=1)
+        reached["every"].append(np.mean(p <= 0.02))
+        reached["several"].append(np.mean(p[spread > 1] <= 0.02))
+    every, several = (np.array(shares) for shares in reached.values())
+    assert every.mean() == pytest.approx(0.02, abs=4 * every.std() / np.sqrt(40))
+    assert 0.002 < several.mean() < 0.02 + 3 * several.std() / np.sqrt(40)
 
 
 def test_many_images_that_are_each_remembered_a_little_are_listed():

@@ -15,7 +15,7 @@ from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncove
 from memorisk.audits.classifier.look_alikes import TABLE, equal_losses
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import ATTACKS, attack_title
-from memorisk.audits.classifier.reasons import OneImageByWord, look_alike_reasons, other_reasons, several_classes
+from memorisk.audits.classifier.reasons import OneImageByWord, look_alike_reasons, other_reasons
 from memorisk.audits.classifier.result import (
     SCHEMA,
     TRAINED_ELSEWHERE,
@@ -29,7 +29,13 @@ from memorisk.audits.classifier.result import (
     Rule,
 )
 from memorisk.audits.classifier.tables.attacks import attack_table, attacks_for_verdict
-from memorisk.audits.classifier.tables.classes import ClassFindings, audit_class, is_asymmetric, list_groups
+from memorisk.audits.classifier.tables.classes import (
+    ClassFindings,
+    audit_class,
+    gaps_elsewhere,
+    is_asymmetric,
+    list_groups,
+)
 from memorisk.audits.classifier.tables.images import count_images, describe_models, image_table, null_sample
 from memorisk.audits.classifier.tables.subgroups import (
     PATIENTS,
@@ -148,7 +154,6 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     )
     gate = "high" if options.fail_on == "never" else options.fail_on
     of_people = subgroup_reasons(tables[SUBGROUPS], gate, summary.units) if SUBGROUPS in tables else []
-    of_people = [*of_people, *several_classes(evidence.items, summary.units)]
     decision = _decision(
         per_class, attacks, summary, options, context, checks, alike, of_people, flips=not is_asymmetric(evidence)
     )
@@ -356,7 +361,7 @@ def class_findings(
         advise: Whether to compute the number of models that a pass needs where these are too few.
     """
     checks, void = _prerequisites(evidence), any(check.voids for check in design)
-    findings = []
+    elsewhere, findings = gaps_elsewhere(evidence), []
     for label in sorted(set(evidence.items.label)):
         check = checks.get(label)
         blocked = None
@@ -371,7 +376,10 @@ def class_findings(
             blocked = f"no p-values: canaries under the model that did not see them differ from test images{how}"
         p = float("nan") if check is None else check.adjusted
         scale = context.loss_scale
-        findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked, scale=scale))
+        sums = elsewhere.get(label)
+        findings.append(
+            audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked, scale=scale, elsewhere=sums)
+        )
     flip = not is_asymmetric(evidence)
     return list_groups(findings, options, seeds=evidence.seeds, flip=flip, advise=advise)
 

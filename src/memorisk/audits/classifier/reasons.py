@@ -1,7 +1,6 @@
 """Reasons of a classifier audit besides its classes, attacks and checks: split, patients, coverage, models, target."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 from memorisk.audits.classifier.attack_numbers import (
@@ -14,7 +13,7 @@ from memorisk.audits.classifier.attack_numbers import (
     Replication,
     TargetAudit,
 )
-from memorisk.audits.classifier.evidence import WHOLE, Context, Items
+from memorisk.audits.classifier.evidence import WHOLE, Context
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.result import ClassUtility, LookAlikes, Unscored, Utility
 from memorisk.audits.subgroups import SubgroupReason
@@ -241,20 +240,6 @@ class OneImageByWord(Reason, code="one-image-by-word", bears_on=SUPPORT):
     plain = Words("that no person has two images is the word of the user")
 
 
-class ImagesInSeveralClasses(Reason, code="images-in-several-classes", bears_on=LIMIT):
-    """Patients whose images belong to several classes, each of which is tested by itself."""
-
-    n_patients: int
-    text = Words(
-        "{n_patients:{one} has|{many} have} images in several classes, and each class is tested by itself: memory that "
-        "is spread thinly over the classes of one of them can go unnoticed"
-    )
-    plain = Words(
-        "{n_patients:{one} has|{many} have} images in several classes, and weak memory that is spread over these can "
-        "go unnoticed"
-    )
-
-
 class SubgroupMoreExposed(SubgroupReason, code="subgroup-more-exposed", bears_on=LIMIT):
     """Level of a column whose patients are surely remembered more than the others of the same class."""
 
@@ -284,21 +269,6 @@ class SubgroupAboveGate(SubgroupMoreExposed, code="subgroup-above-gate", bears_o
         "training on an image of {many} with {subgroup_value} changes {change} more than is allowed, "
         "on average, and more than for others with the same diagnosis or class"
     )
-
-
-def several_classes(items: Items, units: UnitNames) -> list[Reason]:
-    """Count scored patients with images in several classes; none where a row of each image holds all its findings.
-
-    Args:
-        items: Scored items.
-        units: Names of what is counted.
-    """
-    canary = items.split == "canary"
-    if not items.whole.all():
-        return []
-    pairs = set(zip(items.group[canary].astype(str), items.label[canary].astype(str), strict=True))
-    n_spread = sum(n_classes > 1 for n_classes in Counter(group for group, _ in pairs).values())
-    return [ImagesInSeveralClasses(n_patients=n_spread, units=units)] if n_spread else []
 
 
 def control_words(name: str, auc: AttackAuc | Limits) -> str:

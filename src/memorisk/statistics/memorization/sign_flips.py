@@ -19,7 +19,8 @@ Four deviations from METHODS, which compares with unseen patients only, by a max
 * **Many images that are each remembered a little count as well.** The maximum does not see them: 0.2 nats on each of
   60 images reveal the patient, and no image is conspicuous. A patient with several images has therefore a second
   statistic, the agreement of the trainings on all of them (`agreements`), which has about the same distribution under
-  flips for any number of images, however they are correlated. p is twice the smaller of both.
+  flips for any number of images, however they are correlated. p is twice the smaller of both. Images in other classes
+  count, since one coin decides over all images of a patient: memory that is spread thinly over classes is seen in each.
 * **The statistic weighs the size of a gap and its agreement over seeds as the data say** (`agreement_weight`).
 
 `recipes/verdict_truth.py` shows levels and power.
@@ -50,7 +51,7 @@ SMALL_ERROR = 0.15
 """Number of nats added to every standard error, besides the median error (`typical_error`)."""
 
 WAYS = 2
-"""Number of statistics of a patient with several images: the largest image, and the agreement over all."""
+"""Number of statistics of a patient with several images: the largest of the class, and the agreement over all."""
 
 LARGEST_IMAGES = 0.1
 """Share of the images whose sizes tell how heavy the tail of the noise is."""
@@ -155,19 +156,33 @@ def least_total(statistic: FloatArray, gap: FloatArray, offset: float, weight: f
     return high
 
 
+def scaled_gaps(gap: FloatArray, offset: float) -> FloatArray:
+    """Gaps of images without the scale of each, `D_si / (size_i + offset)`: `[S, I]`.
+
+    size_i is the root mean square of the gaps of image i, so that few noisy images do not decide a sum.
+
+    Args:
+        gap: `[S, I]` gaps.
+        offset: `typical_error`, in nats.
+    """
+    return gap / (np.sqrt(np.mean(gap**2, axis=0)) + offset)
+
+
 def agreements(units: Units, offset: float) -> FloatArray:
     """Gaps of a unit in each seed, over all of its images, scaled to length 1: `[S, U]`.
 
-    `x_s / sqrt(sum_s x_s^2)` with `x_s = sum_i D_si / (size_i + offset)`, where size_i is the root mean square of the
-    gaps of image i, so that few noisy images do not decide. The sum over seeds of the flipped values is the agreement,
-    `sqrt(S)` where all seeds have one gap; it increases in Student's t of x. What the images of a unit share cancels.
+    `x_s / sqrt(sum_s x_s^2)` with x_s the sum of the `scaled_gaps` of all images of the unit, those of other classes
+    among them (`Units.elsewhere`). The sum over seeds of the flipped values is the agreement, `sqrt(S)` where all seeds
+    have one gap; it increases in Student's t of x. What the images of a unit share cancels.
 
     Args:
         units: Units with their signed gaps.
         offset: `typical_error`, in nats.
     """
-    weight = 1 / (np.sqrt(np.mean(units.gap**2, axis=0)) + offset)
-    sums = np.array([np.bincount(units.unit_of, row * weight, len(units.ids)) for row in units.gap], dtype=np.float64)
+    scaled = scaled_gaps(units.gap, offset)
+    sums = np.array([np.bincount(units.unit_of, row, len(units.ids)) for row in scaled], dtype=np.float64)
+    if units.elsewhere is not None:
+        sums += units.elsewhere
     length = np.sqrt(np.square(sums).sum(axis=0))
     return np.divide(sums, length, out=np.zeros_like(sums), where=length > 0)
 
@@ -303,6 +318,7 @@ def sign_flip_p_values(
     test_gap: ArrayLike,
     test_unit: ArrayLike,
     *,
+    elsewhere: FloatArray | None = None,
     level: float | None = None,
     max_draws: int = MAX_DRAWS,
     seed: int = 0,
@@ -324,6 +340,8 @@ def sign_flip_p_values(
         unit: `[I]` unit ids: groups, or the images themselves for descriptive image p-values.
         test_gap: `[S, J]` loss gaps of the class's test images, all finite.
         test_unit: `[J]` unit ids of the test images.
+        elsewhere: `[S, U]` sums of the `scaled_gaps` of the images that each unit has in other classes, of the
+            canaries by sorted id and then of the tests; None for none.
         level: Level of the class's list (Benjamini-Hochberg); the units on it leave the null of the others. None: all
             units stay.
         max_draws: Largest number of flipped values (flips x images of the class) that is enumerated; beyond it,
@@ -341,7 +359,7 @@ def sign_flip_p_values(
     """
     canaries = make_units("canary", gap, unit, sign=sign)
     tests = make_units("test", test_gap, test_unit, n_seeds=canaries.n_seeds)
-    every = joined_units(gap, sign, unit, test_gap, test_unit)
+    every = joined_units(gap, sign, unit, test_gap, test_unit, elsewhere)
     parts = [
         _Pattern.of(every, pattern, len(canaries.ids))
         for pattern in np.unique(canaries.scored, axis=0)
@@ -374,7 +392,14 @@ def sign_flip_p_values(
     )
 
 
-def joined_units(gap: ArrayLike, sign: ArrayLike, unit: ArrayLike, test_gap: ArrayLike, test_unit: ArrayLike) -> Units:
+def joined_units(
+    gap: ArrayLike,
+    sign: ArrayLike,
+    unit: ArrayLike,
+    test_gap: ArrayLike,
+    test_unit: ArrayLike,
+    elsewhere: FloatArray | None = None,
+) -> Units:
     """Put canaries and test images of a class into one set of units: the canaries' by sorted id, then the tests'.
 
     Args:
@@ -383,16 +408,18 @@ def joined_units(gap: ArrayLike, sign: ArrayLike, unit: ArrayLike, test_gap: Arr
         unit: Unit ids of the canaries, as in `sign_flip_p_values`.
         test_gap: Loss gaps of the test images, as in `sign_flip_p_values`.
         test_unit: Unit ids of the test images, as in `sign_flip_p_values`.
+        elsewhere: Sums over images in other classes, as in `sign_flip_p_values`.
     """
     d, s, t = np.asarray(gap, dtype=np.float64), np.asarray(sign), np.asarray(test_gap, dtype=np.float64)
     ids, of_canary = np.unique(np.asarray(unit), return_inverse=True)
     of_test = np.unique(np.asarray(test_unit), return_inverse=True)[1]
-    return make_units(
+    units = make_units(
         "class",
         np.concatenate([d, t], axis=1),
         np.concatenate([of_canary, len(ids) + of_test]),
         sign=np.concatenate([s, np.ones(t.shape)], axis=1),
     )
+    return replace(units, elsewhere=elsewhere)
 
 
 @dataclass(frozen=True)
@@ -421,7 +448,7 @@ class _Pattern:
     @property
     def n_statistics(self) -> IntArray:
         """Return the number of statistics of each member, `[M]`: `WAYS` of those with several images."""
-        return np.where(self.units.sizes[np.searchsorted(self.place, self.members)] > 1, WAYS, 1)
+        return np.where(self.units.several[np.searchsorted(self.place, self.members)], WAYS, 1)
 
     def hits(self, null: FlipNull, listed: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         """Compute the largest image `[M]` and the hits `[M]`: in the null, and for a listed member in its own flips.

@@ -161,6 +161,7 @@ def class_list(
     test_unit: ArrayLike,
     level: float,
     *,
+    elsewhere: FloatArray | None = None,
     flip: bool = True,
 ) -> ClassList:
     """Collect the data of one class's list from the arrays that give its p-values.
@@ -172,6 +173,7 @@ def class_list(
         test_gap: `[S, J]` gaps of the class's test images.
         test_unit: `[J]` group of each test image.
         level: Level of the class, q / C.
+        elsewhere: `[S, U]` sums over the images of the groups in other classes, as in `sign_flips.sign_flip_p_values`.
         flip: Whether signs may be flipped; False in the `paper` design.
 
     Raises:
@@ -179,7 +181,7 @@ def class_list(
     """
     if not 0 < level < 1:
         raise InputError(f"the level of a class's list is {level}; give a share between 0 and 1")
-    units = joined_units(gap, sign, unit, test_gap, test_unit)
+    units = joined_units(gap, sign, unit, test_gap, test_unit, elsewhere)
     some = np.asarray(units.scored.any(axis=1))
     n_scored = int(some[: len(np.unique(np.asarray(unit)))].sum())
     return ClassList(units.take(np.flatnonzero(some), np.ones(units.n_seeds, dtype=bool)), n_scored, level, flip)
@@ -213,7 +215,7 @@ def room(listing: ClassList, n_seeds: int | None = None) -> float:
         patterns, of_group = np.unique(scored, axis=0, return_inverse=True)
         others = units.scored[listing.null_groups]
         compared = np.array([others[:, pattern].all(axis=1).sum() for pattern in patterns])[of_group.ravel()]
-        rooms = listing.level * compared * flips / m / np.where(units.sizes[:m] > 1, WAYS, 1)
+        rooms = listing.level * compared * flips / m / np.where(units.several[:m], WAYS, 1)
     else:
         sizes, tests = units.sizes[:m], units.sizes[m:]
         size = comparison_sizes(sizes, tests)
@@ -434,7 +436,7 @@ class _Simulator:
             null = flip_null(units.take(place, seeds), most_flips=most)
             hits = share * null.flips * (1 + 1e-12) if null.flips < flips else share * flips * (1 + 1e-12)
             n_tail = int(hits) + 1 + null.flips
-            agreement_tail = null.largest_agreements(n_tail) if (units.sizes > 1).any() else np.empty(0)
+            agreement_tail = null.largest_agreements(n_tail) if units.several.any() else np.empty(0)
             self._patterns[key] = _SeedPattern(null, place, hits, null.largest(n_tail), agreement_tail)
         return self._patterns[key]
 
@@ -447,18 +449,22 @@ class _Simulator:
         unit = unit[np.argsort(null.units.sizes[unit], kind="stable")]  # the order of `Units`
         n, k = len(unit), null.units.sizes[unit]
         image, draw, first = _images(null.units, unit)
-        noise = null.units.gap[:, image].T
-        rows = noise * rng.choice([-1.0, 1.0], size=(n, n_seeds))[draw]
+        noise, signs = null.units.gap[:, image].T, rng.choice([-1.0, 1.0], size=(n, n_seeds))
+        rows = noise * signs[draw]
         rows[first + (rng.random(n) * k).astype(np.int64)] += gap_profiles(gap, *rng.random((2, n, n_seeds)))
-        several = k > 1
+        several = null.units.several[unit]
         value = np.full(n, -np.inf)
         np.maximum.at(value, draw, null.of_images(np.ones((1, n_seeds)), rows.T)[0])
         own, before = (_image_hits(null, part, draw, value) for part in (rows, noise))
         allowed = pattern.hits / np.where(several, WAYS, 1)
         is_listed = _reached(pattern.tail, null.in_terms_of_one(value, k), before) + own <= allowed
         if several.any():
+            elsewhere = null.units.elsewhere
+            there = None if elsewhere is None else elsewhere[:, unit]
+            turned = None if there is None else there * signs.T
             scaled, scaled_noise = (
-                agreements(_simulated_units(x, draw, k), null.offset)[:, several].T for x in (rows, noise)
+                agreements(_simulated_units(x, draw, k, sums), null.offset)[:, several].T
+                for x, sums in ((rows, turned), (noise, there))
             )
             agreement = scaled.sum(axis=1)
             own, before = (_agreement_hits(null, part, agreement) for part in (scaled, scaled_noise))
@@ -486,10 +492,10 @@ def _images(units: Units, unit: IntArray) -> tuple[IntArray, IntArray, IntArray]
     return by_unit[np.repeat(first - begin, k) + np.arange(len(draw))], draw, begin
 
 
-def _simulated_units(rows: FloatArray, draw: IntArray, sizes: IntArray) -> Units:
+def _simulated_units(rows: FloatArray, draw: IntArray, sizes: IntArray, elsewhere: FloatArray | None) -> Units:
     """Simulated patients `[n]` as units, from the gaps of the images `[R, S]` and the patient of each image."""
     scored = np.ones((len(sizes), rows.shape[1]), dtype=bool)
-    return Units(np.arange(len(sizes)), sizes, scored, rows.T, draw)
+    return Units(np.arange(len(sizes)), sizes, scored, rows.T, draw, elsewhere)
 
 
 def _reached(tail: FloatArray, observed: FloatArray, before: FloatArray) -> FloatArray:

@@ -17,7 +17,7 @@ from memorisk.scores.memorization import group_table, memorization
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.memorization.nulls import UnitPValues, unit_p_values
-from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
+from memorisk.statistics.memorization.sign_flips import scaled_gaps, sign_flip_p_values, typical_error
 from memorisk.statistics.multiple_testing import FamilyLists, benjamini_hochberg, family_lists
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, VERDICT_CORRECTION, VERDICT_LEVEL
@@ -190,8 +190,50 @@ class ClassFindings:
         }
 
 
+def gaps_elsewhere(evidence: Evidence) -> dict[str, np.ndarray]:
+    """Sum the gaps of the images that patients have in other classes than one, for each class.
+
+    Args:
+        evidence: Score table of the audit, S seeds by I items.
+
+    Returns:
+        For each class `[S, U + V]` sums of `sign_flips.scaled_gaps`, signed by membership, of its U scored patients and
+        then of its V unseen ones, each by sorted id. Empty where no patient has images in several classes, where a row
+        of each image holds all of its findings, which is a class of its own, and in the `paper` design.
+    """
+    items, sign = evidence.items, evidence.sign
+    if is_asymmetric(evidence) or not items.whole.all():
+        return {}
+    scored, test = (items.split == "canary") & (sign != 0).any(axis=0), items.split == "test"
+    used = np.flatnonzero(scored | test)
+    label, sign = items.label[used], np.where(test[used], 1, sign[:, used])
+    gap = np.where(sign != 0, sign * evidence.gap[:, used], 0.0)
+    ids = np.char.add(np.where(test[used], "1", "0"), items.group[used].astype(str))  # scored patients come first
+    patient = np.unique(ids, return_inverse=True)[1]
+    n_patients, classes = int(patient.max(initial=-1)) + 1, {}
+    for name in sorted(set(label.tolist())):
+        of_class = label == name
+        scaled = scaled_gaps(gap[:, of_class], typical_error(gap[:, of_class]))
+        classes[name] = np.array([np.bincount(patient[of_class], row, n_patients) for row in scaled])
+    n_classes = sum(np.bincount(patient[label == name], minlength=n_patients) > 0 for name in classes)
+    if not np.any(n_classes > 1):
+        return {}
+    total = sum(classes.values())
+    elsewhere = {}
+    for name, own in classes.items():
+        members = np.unique(patient[label == name])
+        elsewhere[name] = np.where(n_classes > 1, total - own, 0.0)[:, members]
+    return elsewhere
+
+
 def audit_class(
-    evidence: Evidence, label: str, *, prerequisite_p: float, blocked: str | None, scale: LossScale = CROSS_ENTROPY
+    evidence: Evidence,
+    label: str,
+    *,
+    prerequisite_p: float,
+    blocked: str | None,
+    scale: LossScale = CROSS_ENTROPY,
+    elsewhere: np.ndarray | None = None,
 ) -> ClassFindings:
     """Score, test and summarise one class; its list is made with those of the other classes by ``list_groups``.
 
@@ -201,6 +243,7 @@ def audit_class(
         prerequisite_p: p-value of the check that unseen canaries look like test images.
         blocked: Reason why no p-values may be given; None where they may.
         scale: Scale of the losses.
+        elsewhere: Sums over the images of the class's patients in other classes, of `gaps_elsewhere`.
 
     Returns:
         Mean, median and trimmed mean of the gaps with intervals, p-values and the data of the list.
@@ -223,11 +266,11 @@ def audit_class(
     image_p: dict[int, float] = {}
     listing = None
     if why_not is None:
-        listing = _list_data(evidence, scored, test)
-        null = _p_values(evidence, scored, unit, test, test_unit)
+        listing = _list_data(evidence, scored, test, elsewhere)
+        null = _p_values(evidence, scored, unit, test, test_unit, elsewhere)
         p, floor = null.p_value, null.floor
         own = p[unit]  # of patients with one image each
-        if len(groups) < len(scored) or len(test_groups) < len(test):
+        if len(groups) < len(scored) or len(test_groups) < len(test) or elsewhere is not None:
             own = _p_values(evidence, scored, np.arange(len(scored)), test, np.arange(len(test))).p_value
         image_p = dict(zip(scored.tolist(), own.tolist(), strict=True))
 
@@ -268,14 +311,16 @@ def audit_class(
     )
 
 
-def _list_data(evidence: Evidence, scored: np.ndarray, test: np.ndarray) -> ClassList:
+def _list_data(evidence: Evidence, scored: np.ndarray, test: np.ndarray, elsewhere: np.ndarray | None) -> ClassList:
     """Collect the data of a class's list; its level is divided among the classes later."""
     items, gap = evidence.items, evidence.gap
     sign, flip = evidence.sign[:, scored], not is_asymmetric(evidence)
     if not flip:
         gap, sign = gap.mean(axis=0, keepdims=True), np.ones((1, len(scored)))
     of_scored, of_test = items.group[scored].astype(str), items.group[test].astype(str)
-    return class_list(gap[:, scored], sign, of_scored, gap[:, test], of_test, VERDICT_LEVEL, flip=flip)
+    return class_list(
+        gap[:, scored], sign, of_scored, gap[:, test], of_test, VERDICT_LEVEL, elsewhere=elsewhere, flip=flip
+    )
 
 
 def is_asymmetric(evidence: Evidence) -> bool:
@@ -457,13 +502,20 @@ def _list_power(
 
 
 def _p_values(
-    evidence: Evidence, scored: np.ndarray, unit: np.ndarray, test: np.ndarray, test_unit: np.ndarray
+    evidence: Evidence,
+    scored: np.ndarray,
+    unit: np.ndarray,
+    test: np.ndarray,
+    test_unit: np.ndarray,
+    elsewhere: np.ndarray | None = None,
 ) -> UnitPValues:
     gap = evidence.gap
     if is_asymmetric(evidence):
         return unit_p_values(gap[:, scored].mean(axis=0), unit, gap[:, test].mean(axis=0), test_unit)
     level = VERDICT_LEVEL / len(set(evidence.items.label))
-    return sign_flip_p_values(gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit, level=level)
+    return sign_flip_p_values(
+        gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit, elsewhere=elsewhere, level=level
+    )
 
 
 def _untested_reason(n_scored: int, n_test: int) -> str | None:
