@@ -76,6 +76,8 @@ class World:
     """Instead of that: a key of `ALBUMS`."""
     every_image: bool = False
     """Whether each image of a planted patient is remembered by the gap, not one of them."""
+    mixed: bool = False
+    """Whether the class of each image is drawn anew, so that the images of a patient are of many classes."""
     variation: float | None = None
     """Coefficient of variation over trainings of a planted gap; that of real ones if not stated."""
     noisy: float = 0.0
@@ -291,9 +293,10 @@ def draw(world: World, seed: int) -> Evidence:
     exchanged = rng.random(sign.shape) < world.exchanged_rows
     exchanged[: world.exchanged_seeds] = True
     side = np.where(exchanged, -sign, sign)[:, of_image]
+    label = other.integers(0, world.n_classes, len(of_image)) if world.mixed else patients.label[of_image]
     items = Items(
         np.array([f"i{i}" for i in range(len(of_image))], dtype=object),
-        np.array([f"c{i}" for i in patients.label[of_image]], dtype=object),
+        np.array([f"c{i}" for i in label], dtype=object),
         np.array([f"p{i}" for i in of_image], dtype=object),
         np.where(unseen[of_image], "test", "canary").astype(object),
     )
@@ -424,6 +427,15 @@ CELLS: dict[str, World] = {
     ),
     "22 models, 1,056 as in NIH: 1 of 10 or more at 0.5 nats in each": World(
         22, 1, 0.5, n_patients=1056, album="as in NIH", among="many", every_image=True
+    ),
+    **{
+        f"20 models, 300 of 1 to 20 images of any of ten classes: {name}": World(
+            20, n, gap, n_patients=300, most_images=20, n_classes=10, mixed=True, among="many", every_image=True
+        )
+        for name, n, gap in (("nobody", 0, 0.0), ("1 of 10 or more at 0.2 nats in each", 1, 0.2))
+    },
+    "300 of 1 to 20 images: 6 of 12 seeds remember 1 of 10 or more by 0.8 nats in each": World(
+        24, 1, 0.8, n_patients=300, most_images=20, among="many", every_image=True, remembering=6
     ),
     "1 of the noisiest tenth at 2 nats": World(16, 1, 2.0, among="noisiest"),
     **{
