@@ -111,7 +111,7 @@ def test_gaps_elsewhere_are_the_scaled_gaps_of_all_other_classes():
         of_class = items.label == label
         gap = np.where(items.split == "test", 1, evidence.sign)[:, of_class] * evidence.gap[:, of_class]
         scaled[label] = dict(zip(items.image[of_class], scaled_gaps(gap, typical_error(gap)).T, strict=True))
-    for label, found in sums.items():
+    for label, total_gaps in sums.items():
         groups = [f"canary-{g}" for g in range({"a": 6, "b": 4, "c": 9}[label])] + [f"test-{g}" for g in range(3)]
         by_hand = [
             sum(
@@ -123,7 +123,7 @@ def test_gaps_elsewhere_are_the_scaled_gaps_of_all_other_classes():
             )
             for group in groups
         ]
-        np.testing.assert_allclose(found.T, [np.broadcast_to(total, 4) for total in by_hand], atol=1e-12)
+        np.testing.assert_allclose(total_gaps.T, [np.broadcast_to(total, 4) for total in by_hand], atol=1e-12)
     assert (sums["c"][:, 6:9] == 0).all()  # three patients of one class
     assert gaps_elsewhere(twin_evidence(sizes={"a": 6, "b": 4}, n_test=3, n_seeds=4)) == {}
     assert gaps_elsewhere(replace(evidence, items=replace(items, label=np.where(items.label == "a", WHOLE, "b")))) == {}

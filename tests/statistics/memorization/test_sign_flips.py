@@ -136,11 +136,11 @@ def test_images_in_other_classes_count_as_defined(missing):
     rng = np.random.default_rng(29)
     data = draw(rng, [1, 1, 1, 1, 2, 3], [1, 1, 2], 5, missing)
     elsewhere = 2 * rng.standard_t(3, (5, 9)) * (np.arange(9) % 2)
-    found = sign_flip_p_values(*data, elsewhere=elsewhere, level=0.3)
-    check(found, naive(*data, level=0.3, elsewhere=elsewhere), rtol=1e-12)
+    counted = sign_flip_p_values(*data, elsewhere=elsewhere, level=0.3)
+    check(counted, naive(*data, level=0.3, elsewhere=elsewhere), rtol=1e-12)
     without = sign_flip_p_values(*data, elsewhere=np.zeros((5, 9)), level=0.3)
     np.testing.assert_array_equal(without.p_value, sign_flip_p_values(*data, level=0.3).p_value)
-    assert (found.p_value != without.p_value).any()
+    assert (counted.p_value != without.p_value).any()
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
@@ -220,8 +220,8 @@ def test_patients_of_many_classes_are_not_listed_more_often_by_chance(shared):
             own = label == k
             sums = [np.bincount(unit[~own], row, 200) for row in scaled[:, ~own]]
             members, data = np.unique(unit[own]), (gap[:, own], np.ones((8, own.sum())), unit[own])
-            found = sign_flip_p_values(*data, np.zeros((8, 0)), [], elsewhere=np.array(sums)[:, members])
-            p.append(np.stack([found.p_value, n_classes[members]]))
+            result = sign_flip_p_values(*data, np.zeros((8, 0)), [], elsewhere=np.array(sums)[:, members])
+            p.append(np.stack([result.p_value, n_classes[members]]))
         p, spread = np.concatenate(p, axis=1)
         reached["every"].append(np.mean(p <= 0.02))
         reached["several"].append(np.mean(p[spread > 1] <= 0.02))

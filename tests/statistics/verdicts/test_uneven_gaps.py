@@ -76,8 +76,8 @@ def test_an_album_that_half_of_the_trainings_remember_is_noticed() -> None:
             ]
             listed = {
                 u
-                for part, found in zip(parts, uneven_gaps(parts), strict=True)
-                for u in np.unique(part.group)[found.uneven]
+                for part, outcome in zip(parts, uneven_gaps(parts), strict=True)
+                for u in np.unique(part.group)[outcome.uneven]
             }
             if memory:
                 noticed += listed == {0}
