@@ -58,7 +58,7 @@ def naive(gap, sign, unit, test_gap, test_unit, level=None, elsewhere=None):
     people = {u: ((sign * gap)[:, unit == u].T, sign[:, unit == u][:, 0] != 0) for u in names}
     people |= {("test", t): (test_gap[:, test_unit == t].T, np.ones(len(gap), bool)) for t in np.unique(test_unit)}
     others = np.zeros((len(gap), len(people))) if elsewhere is None else elsewhere
-    people = {v: (*known, others[:, i]) for i, (v, known) in enumerate(people.items())}
+    people = {v: (*person, others[:, i]) for i, (v, person) in enumerate(people.items())}
     listed: set = set()
     while True:
         p = np.array([naive_p(u, people, listed) for u in names])

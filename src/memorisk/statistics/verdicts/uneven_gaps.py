@@ -321,8 +321,8 @@ class _Albums:
             return None
         scale = float(np.median(np.concatenate(sizes)))
         total = np.array([np.bincount(unit, np.nan_to_num(row), len(n)) for row in values])
-        known = np.array([np.bincount(unit, ~np.isnan(row), len(n)) for row in values]) > 0
-        rows = np.where(known, scale * total / np.sqrt(n), np.nan).T[several]
+        has_gap = np.array([np.bincount(unit, ~np.isnan(row), len(n)) for row in values]) > 0
+        rows = np.where(has_gap, scale * total / np.sqrt(n), np.nan).T[several]
         own, unseen, offset = (
             rows[:n_scored],
             rows[n_scored:],
