@@ -9,7 +9,7 @@ import pytest
 from memorisk.report.blocks import Callout, Paragraph, Steps, Table
 from memorisk.studies.detectors.results import LAYOUT as DETECTORS
 from memorisk.studies.engine.layout import StudyLayout, read_layout
-from memorisk.studies.engine.pages import lead_blocks, study_page
+from memorisk.studies.engine.pages import answer_numbers, answer_sentence, lead_blocks, study_page
 from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.engine.tables import fill_table, table_blocks, table_frames, tables_markdown
 from memorisk.studies.generators.tables import LAYOUT as GENERATORS
@@ -17,6 +17,7 @@ from memorisk.studies.pairs.results import LAYOUTS
 from memorisk.studies.rare_distinctive.results import LAYOUT as RARE
 from memorisk.studies.unique_features.results import LAYOUT as UNIQUE
 
+NAN = float("nan")
 SMALL = """
 columns: {name: {heading: Name, row: true}}
 tables:
@@ -114,6 +115,47 @@ def test_a_section_begins_with_its_answer_where_the_run_has_the_values(small: St
     )
     assert shown[0] == Paragraph("In 1 of 2.")
     assert [type(block) for block in shown[1:]] == [type(block) for block in silent]
+
+
+def test_answers_count_intervals_that_leave_out_zero(small: StudyLayout) -> None:
+    columns = small.tables["table_1"].columns
+    frame = pd.DataFrame(
+        {
+            "share": [0.25, 0.5, -0.5, 0.0, 0.75],
+            "share_low": [0.125, 0.0, -0.75, -0.25, NAN],
+            "share_high": [0.5, 0.75, -0.25, 0.25, NAN],
+        }
+    )
+    percent = "\N{NO-BREAK SPACE}%"
+    span = f"\N{MINUS SIGN}50.0{percent} to 75.0{percent}"
+    expected = {"span": span, "n_measured": 4, "n_above": 1, "n_below": 1}
+    assert answer_numbers(frame, columns, "share") == expected
+    assert answer_numbers(frame.head(1), columns, "share")["span"] == f"25.0{percent}"
+    assert answer_numbers(frame.tail(1), columns, "share") == {}
+    assert answer_numbers(pd.DataFrame(), columns, "share") == {}
+    (section, *others) = small.page.sections
+    asked = replace(section, answer="{n_above} of {n_measured:row|rows}.", of="table_1.share")
+    layout = replace(small, page=replace(small.page, sections=(asked, *others)))
+    rest = {"lead": [Paragraph("Answer")], "level": "95 %", "held": "No image"}
+    blocks = {"figure_1": [], "pictures": []}
+    page = study_page(layout, [fill_table(layout, "table_1", frame)], blocks, **rest)
+    assert page.sections[0].blocks[0] == Paragraph("1 of 4 rows.")
+    empty = study_page(layout, [fill_table(layout, "table_1", [])], blocks, **rest)
+    assert not [block for block in empty.sections[0].blocks if block == Paragraph("0 of 0 rows.")]
+
+
+@pytest.mark.parametrize(
+    "layout", [DETECTORS, GENERATORS, RARE, UNIQUE, *LAYOUTS.values()], ids=lambda layout: layout.page.title
+)
+def test_every_heading_of_a_study_has_an_answer(layout: StudyLayout) -> None:
+    descriptions = {"setup", "pictures", "canaries", "images"}  # what was run, and galleries
+    assert {section.id for section in layout.page.sections if not section.answer} <= descriptions
+    values = {"span": "1", "n_measured": 1, "n_above": 1, "n_below": 1}
+    for section in layout.page.sections:
+        if section.of:
+            table, column = section.of.split(".")
+            assert [one.source for one in layout.tables[table].columns].count(column) == 1
+            assert "{" not in answer_sentence(section, values)
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

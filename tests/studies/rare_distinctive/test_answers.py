@@ -2,13 +2,14 @@
 
 import pandas as pd
 
+from memorisk.studies.engine.pages import answer_sentence
 from memorisk.studies.engine.tables import fill_table
 from memorisk.studies.rare_distinctive.class_tables import _printed_rho
 from memorisk.studies.rare_distinctive.page import _answers
 from memorisk.studies.rare_distinctive.results import LAYOUT
 
 NAN = float("nan")
-EMPTY = {name: fill_table(LAYOUT, name, ()) for name in ("table_1", "table_4", "table_8")}
+EMPTY = {name: fill_table(LAYOUT, name, ()) for name in ("table_1", "table_8")}
 CELLS = pd.DataFrame(
     {
         "architecture": ["CNN", "ViT", "CNN", "ViT"],
@@ -36,16 +37,12 @@ def test_the_answer_counts_cells_by_their_sign_and_their_p() -> None:
     assert _answers(EMPTY | {"table_1": fill_table(LAYOUT, "table_1", without)}) == {}
     assert _answers(EMPTY) == {}
     (section,) = (one for one in LAYOUT.page.sections if one.id == "rarity")
-    assert "in 2 of 3 cells, and in 1 of these" in section.answer.format_map(
-        {"n_cells": 3, "n_negative": 2, "n_significant": 1}
-    )
+    values = {"n_cells": 3, "n_negative": 2, "n_significant": 1}
+    assert "in 2 of 3 cells, and in 1 of these" in answer_sentence(section, values)
+    assert "in 1 of 1 cell, and" in answer_sentence(section, values | {"n_cells": 1, "n_negative": 1})
 
 
-def test_attacks_and_defences_are_counted_by_their_limits() -> None:
+def test_attacks_are_counted_by_their_limits() -> None:
     attacks = pd.DataFrame({"low": [0.51, 0.5, 0.3, NAN], "high": [0.7, 0.8, 0.9, NAN]})
-    defences = pd.DataFrame({"change_low": [NAN, -0.5, -0.2], "change_high": [NAN, -0.1, 0.1]})
-    tables = {"table_8": fill_table(LAYOUT, "table_8", attacks), "table_4": fill_table(LAYOUT, "table_4", defences)}
-    assert _answers(EMPTY | tables) == {
-        "attacks": {"n_measured": 3, "n_exposed": 1},
-        "defences": {"n_compared": 2, "n_lower": 1},
-    }
+    answers = _answers(EMPTY | {"table_8": fill_table(LAYOUT, "table_8", attacks)})
+    assert answers == {"attacks": {"n_measured": 3, "n_exposed": 1}}

@@ -9,10 +9,12 @@ import pytest
 import yaml
 from scipy.stats import ttest_1samp
 
+from memorisk.report.blocks import Figure
 from memorisk.report.columns import column_numbers
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.mark_rank import rank_mark
 from memorisk.studies.unique_features import study as study_module
+from memorisk.studies.unique_features.page import remembered_figure
 from memorisk.studies.unique_features.plan import INFLUENCE, RANDOM, REFERENCE, Arm
 from memorisk.studies.unique_features.results import StudyAnswers
 from memorisk.studies.unique_features.study import UniqueResult, plan_unique, study_unique_features
@@ -307,3 +309,15 @@ def _ours(studied: tuple[Path, UniqueResult], name: str) -> list[dict]:
 
 def _is(row: dict, arm: Arm) -> bool:
     return row["regulariser"] == ("none" if arm.regulariser == "none" else "Dropout & Data Augmentation")
+
+
+def test_the_first_figure_shows_what_the_mark_changed() -> None:
+    black = pd.DataFrame({"dataset": ["Digits"], "network": ["MLP-1"], "m": [0.5], "m_low": [0.25], "m_high": [0.75]})
+    white = black.drop(columns=["m", "m_low", "m_high"]).assign(excess=-1.0, excess_low=-2.0, excess_high=0.5)
+    (figure,) = remembered_figure(white, black)
+    assert isinstance(figure, Figure)
+    assert "M, answers alone: 1 of 1 intervals lie above 0. M_w, label known: 0 of 1" in str(figure.alternative)
+    assert remembered_figure(white.drop(columns=["excess", "excess_low", "excess_high"]), black.head(0)) == []
+    (alone,) = remembered_figure(white.head(0), black)
+    assert isinstance(alone, Figure)
+    assert "M_w" not in alone.svg

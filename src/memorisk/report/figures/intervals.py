@@ -45,27 +45,28 @@ def series_plot(
         x_title: Name of the axis; next to long labels there is room for some 40 letters.
         reference: Value to compare with, drawn across; None for nothing.
         cut: Whether intervals are cut; correlations and shares, which have ends of their own, need no cut.
-        sublabels: Second lines of the names, ``[n]``, where one is too short; two series leave the room for them.
+        sublabels: Second lines of the names, ``[n]``, where one is too short.
 
     Returns:
         Figure as SVG text.
     """
     labels, k = list(labels)[:MOST_ROWS], max(len(series), 1)
+    beneath = list(sublabels or ())[:MOST_ROWS]
+    row_points = _GAP_POINTS + _SERIES_POINTS * max(k, 2 if beneath else 1)
     drawn = {name: [np.asarray(v, dtype=float)[:MOST_ROWS] for v in limits] for name, limits in series.items()}
     below = 16 * ((k + 1) // 2)
-    height = 64 + below + (_GAP_POINTS + _SERIES_POINTS * k) * max(len(labels), 1)
-    beneath = list(sublabels or ())[:MOST_ROWS]
+    height = 64 + below + row_points * max(len(labels), 1)
     sheet = Sheet(height, left=label_margin([*labels, *beneath], _LABEL_LETTERS), bottom=52 + below)
     axes = sheet.axes
     start, end = _ends(drawn, reference, cut)
     if reference is not None:
         axes.axvline(reference, color=colour("muted"), linewidth=0.8)
     for row, label in enumerate(labels):
-        up = _LINE_POINTS / 2 / (_GAP_POINTS + _SERIES_POINTS * k) if beneath and beneath[row] else 0.0
+        up = _LINE_POINTS / 2 / row_points if beneath and beneath[row] else 0.0
         sheet.label(8, row - up, label, ha="right", space="row", limit=_LABEL_LETTERS)
         if up:
             sheet.label(8, row + up, beneath[row], ha="right", space="row", limit=_LABEL_LETTERS, ink="muted")
-    entries, room = [], _SERIES_POINTS / (_GAP_POINTS + _SERIES_POINTS * k)
+    entries, room = [], _SERIES_POINTS / row_points
     for i, (name, limits) in enumerate(drawn.items()):
         look = (SERIES[i % len(SERIES)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
         shift = (i - (k - 1) / 2) * room

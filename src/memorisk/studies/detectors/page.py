@@ -20,7 +20,7 @@ from memorisk.studies.detectors.pools import PARTS
 from memorisk.studies.detectors.results import LAYOUT, Benchmark
 from memorisk.studies.engine.boards import LEADERBOARD, Board, named_list, with_limits
 from memorisk.studies.engine.figures import drawn
-from memorisk.studies.engine.pages import study_page
+from memorisk.studies.engine.pages import answer_numbers, study_page
 from memorisk.studies.engine.study import StudyReport
 from memorisk.studies.engine.tables import StudyTable, filled_columns, markdown_table, table_blocks
 
@@ -110,6 +110,7 @@ def benchmark_report(result: Benchmark) -> StudyReport:
     page = study_page(
         LAYOUT, result.tables, blocks, lead=board.lead(facts, result.failed),
         subtitle=[LAYOUT.page.subtitle, Name(result.source)], specificity=percent(options.specificity),
+        answers={"measures": _measure_answer(result)},
     )  # fmt: skip
     frames = {LEADERBOARD: board.rows, "numbers": result.numbers, "figure_1": result.figure_1}
     opening = [board.text(), *([markdown_table(board.rows, beside)] if len(board.rows) else [])]
@@ -122,7 +123,7 @@ def board_of(result: Benchmark) -> Board:
     Args:
         result: Result of `benchmark_detectors`.
     """
-    rows, question = result.board.rows, "What is found of the copies of patients who chose nothing?"
+    rows, question = result.board.rows, "How many copies does the chosen detector find?"
     return Board(rows, board_columns(rows), question, findings(result) if len(rows) else [])
 
 
@@ -133,12 +134,11 @@ def findings(result: Benchmark) -> list[Text]:
     row = by[result.board.chosen]
     limits = with_limits(row, "detected")
     sentences: list[Text] = [
-        [
-            *_first_place(result, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
-            f"copies of {count(row['n_patients'])} test patients it finds {limits}, where a new patient is flagged "
-            f"with probability {percent(1 - options.specificity)}; {percent(row['flagged'])} of "
-            f"{count(result.parts.patients('test_null') // 2)} new patients were.",
-        ]
+        [*_first_place(result), f" finds {limits} of {options.strength} copies of {count(row['n_patients'])} test "
+         "patients."],
+        f"It finds them by {row['measure']}{_tied_measures(row)}, where a new patient is flagged with probability "
+        f"{percent(1 - options.specificity)}; {percent(row['flagged'])} of "
+        f"{count(result.parts.patients('test_null') // 2)} new patients were.",
     ]  # fmt: skip
     if len(board) > 1:
         first = result.board.undecided
@@ -149,21 +149,15 @@ def findings(result: Benchmark) -> list[Text]:
     return sentences
 
 
-def _first_place(result: Benchmark, row: dict[str, Any]) -> list[str | Name]:
+def _first_place(result: Benchmark) -> list[str | Name]:
     """Name the leading detector, and say whether validation patients chose it: a tie chooses none."""
     tied = result.board.tied
     if len(result.board.rows) == 1:
-        return ["The only detector is ", Name(tied[0])]
+        return ["The only detector, ", Name(tied[0]), ","]
     if len(tied) == 1:
-        return ["Validation patients chose ", Name(tied[0])]
-    same = f" find {percent(row['validation'])} of their copies each, and nothing separates them. "
-    return [
-        "Validation patients chose no detector: ",
-        *named_list(tied),
-        same,
-        "The first that was named, ",
-        Name(tied[0]),
-    ]
+        return [Name(tied[0]), ", which validation patients chose,"]
+    equal = f"{len(tied)} detectors find equally many of validation patients' copies; of these the first one, "
+    return [equal, Name(tied[0]), ","]
 
 
 def _tied_measures(row: dict[str, Any]) -> str:
@@ -210,6 +204,13 @@ def _measures(result: Benchmark) -> list[Block]:
     tables = [table for table in result.tables if table.name.startswith("measures_")]
     blocks = [block for table in tables for block in (measure_figure(table), *table_blocks(table))]
     return blocks or [Paragraph("Empty: no detector was measured.")]
+
+
+def _measure_answer(result: Benchmark) -> dict[str, str]:
+    """Count the measures that differ from the chosen one, over all losses."""
+    tables = [table for table in result.tables if table.name.startswith("measures_")]
+    frames = [table.ours for table in tables if "difference" in table.ours]
+    return answer_numbers(pd.concat(frames), tables[0].schema.columns, "difference") if frames else {}
 
 
 def _pools(result: Benchmark) -> list[Block]:

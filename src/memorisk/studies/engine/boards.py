@@ -43,7 +43,7 @@ class Board:
         answer = Callout("warning", "No detector was measured", [Paragraph("The failures are listed below.")])
         if len(self.rows):
             answer = Callout("note", self.question, finding_blocks(self.findings))
-        return lead_blocks(answer, {"Detectors": len(self.rows), **facts, "Failed": len(failed)}, failed)
+        return lead_blocks(answer, {"Detectors": len(self.rows), **facts}, failed)
 
     def blocks(self, caption: str, columns: Sequence[Column] = ()) -> list[Block]:
         """Return the leaderboard as a table; nothing without a detector.

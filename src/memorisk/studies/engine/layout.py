@@ -68,6 +68,9 @@ class SectionSchema:
     """Whether the section is left out when it shows nothing."""
     answer: str = ""
     """Sentence that answers the title, with names of values in braces; it is shown where the run has the values."""
+    of: str = ""
+    """Table and column, as "table_1.excess", that give the answer its values: the {span} of the estimates, and the
+    number of intervals {n_measured}, of those above 0 {n_above} and of those below 0 {n_below}."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memorisk.report.blocks import Block, Callout, Details, Fact, Facts, Page, Paragraph, Section, Steps, Text
-from memorisk.report.columns import count
+import numpy as np
+import pandas as pd
+
+from memorisk.report.blocks import Block, Callout, Column, Details, Fact, Facts, Page, Paragraph, Section, Steps, Text
+from memorisk.report.columns import FORMATS, column_numbers, count
 from memorisk.report.glance import first_picture
-from memorisk.studies.engine.layout import StudyLayout
+from memorisk.runs.errors import plural
+from memorisk.studies.engine.layout import SectionSchema, StudyLayout
 from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
 
 FINDINGS_IN_SIGHT = 1
@@ -37,12 +41,17 @@ def study_page(
         **values: Values of the names in braces in the schema's sentences.
     """
     page, blocks_by_name = layout.page, {table.name: table_blocks(table) for table in tables} | dict(blocks)
-    values_by_id = answers or {}
+    by_name = {table.name: table for table in tables}
+    values_by_id = dict(answers or {})
+    for section in page.sections:
+        if section.of:
+            table, source = section.of.split(".")
+            values_by_id[section.id] = answer_numbers(by_name[table].ours, by_name[table].schema.columns, source)
     sections = [
         Section(
             s.title,
             [
-                *([Paragraph(s.answer.format_map(values_by_id[s.id]))] if s.id in values_by_id else []),
+                *([Paragraph(answer_sentence(s, values_by_id[s.id]))] if values_by_id.get(s.id) else []),
                 *(block for name in s.shows for block in blocks_by_name[name]),
             ],
             s.id,
@@ -65,6 +74,47 @@ def study_page(
     )
 
 
+class Counted(int):
+    """Number that a sentence writes with the words that agree with it, as in ``{n_cells:cell|cells}``."""
+
+    def __format__(self, words: str) -> str:
+        """Write the number, and the words for one or for several if there are some."""
+        return plural(int(self), *words.split("|")) if words else count(int(self))
+
+
+def answer_sentence(section: SectionSchema, values: Mapping[str, Any]) -> str:
+    """Write the sentence that answers the title of a section.
+
+    Args:
+        section: Schema of the section.
+        values: Values of the names in braces.
+    """
+    return section.answer.format_map({name: Counted(v) if isinstance(v, int) else v for name, v in values.items()})
+
+
+def answer_numbers(frame: pd.DataFrame, columns: Sequence[Column], source: str) -> dict[str, Any]:
+    """Return the numbers of a column that the answer of a section may state.
+
+    Args:
+        frame: Table with the estimates and their limits.
+        columns: Columns of the table.
+        source: Name of the column of the estimates.
+
+    Returns:
+        ``span`` of the estimates, as "12.0 % to 34.0 %"; number of intervals, and of those that lie above and below 0:
+        ``n_measured``, ``n_above``, ``n_below``. Nothing without an interval.
+    """
+    column = next(one for one in columns if one.source == source)
+    low, high = (column_numbers(frame, limit) for limit in column.interval or (source, source))
+    measured = np.isfinite(low) & np.isfinite(high)
+    if not measured.any():
+        return {}
+    estimates = column_numbers(frame, source)
+    ends = [FORMATS[column.format](end) for end in (np.nanmin(estimates), np.nanmax(estimates))]
+    counted = {"n_measured": measured, "n_above": measured & (low > 0), "n_below": measured & (high < 0)}
+    return {"span": " to ".join(dict.fromkeys(ends))} | {name: int(chosen.sum()) for name, chosen in counted.items()}
+
+
 def finding_blocks(findings: Sequence[Text]) -> list[Block]:
     """Lay out the findings of a study: the first ones are in sight, the others are folded.
 
@@ -72,7 +122,7 @@ def finding_blocks(findings: Sequence[Text]) -> list[Block]:
         findings: Sentences, of which the first answers the question of the study.
     """
     first, more = findings[:FINDINGS_IN_SIGHT], findings[FINDINGS_IN_SIGHT:]
-    return [Steps(first), *([Details(f"More findings ({len(more)})", [Steps(more)])] if more else [])]
+    return [*map(Paragraph, first), *([Details(f"More findings ({len(more)})", [Steps(more)])] if more else [])]
 
 
 def lead_blocks(

@@ -5,6 +5,8 @@ a training image, the generated one, their difference.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,8 +31,8 @@ from memorisk.report.columns import column_numbers, column_texts, percent, power
 from memorisk.report.figures.histograms import distance_plot
 from memorisk.report.figures.intervals import MOST_ROWS, series_plot
 from memorisk.studies.engine.figures import drawn, series_of
-from memorisk.studies.engine.pages import finding_blocks, lead_blocks, study_page
-from memorisk.studies.engine.rows import rows_of
+from memorisk.studies.engine.pages import answer_numbers, finding_blocks, lead_blocks, study_page
+from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.generators.config import GeneratorsStudy
 from memorisk.studies.generators.memorization import HELD_OUT, pools
@@ -106,10 +108,12 @@ def share_figures(frame: pd.DataFrame, column: str, unit: str, title: str) -> li
         order = list(dict.fromkeys(keys))[:MOST_ROWS]
         named = own.assign(row=list(map(str, keys)))
         series = series_of(named, "detector", "row", list(map(str, order)), ("share", "share_low", "share_high"))
-        labels = [f"{arm}, {value:,} {unit}" for arm, _, value in order]
+        labels, sublabels = [arm for arm, _, _ in order], [f"{value:,} {unit}" for _, _, value in order]
         shares = np.concatenate([limits[0] for limits in series.values()])
         reference = float(np.nanmax(column_numbers(own, "attained"))) if "attained" in own else None
-        svg = series_plot(labels, series, x_title="Memorized share, 95 % limits", reference=reference, cut=False)
+        svg = series_plot(
+            labels, series, x_title="Memorized share, 95 % limits", reference=reference, cut=False, sublabels=sublabels
+        )
         words = f": shares from {percent(np.nanmin(shares))} to {percent(np.nanmax(shares))}"
         line = "; the line is what a generator without memory shows" if reference is not None else ""
         columns = [
@@ -193,16 +197,65 @@ def generators_page(
     )
 
 
-def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
-    """Count for each section with an answer what its table says; sections without numbers have none."""
-    memorized, copies = by_name["memorized"].ours, by_name["copies"].ours
+def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, Any]]:
+    """Count for each section with an answer what its tables say; sections without numbers have none."""
+    memorized = by_name["memorized"].ours
     low, chance = column_numbers(memorized, "share_low"), column_numbers(memorized, "attained")
-    n_judged, answers = int(np.isfinite(column_numbers(memorized, "share")).sum()), dict[str, dict[str, int]]()
-    if n_judged:
-        answers["memorized"] = {"n_memorized": int((low > chance).sum()), "n_judged": n_judged}
-    if trends := column_texts(copies, "positive") if len(copies) else []:
-        answers["copies"] = {"n_shown": sum(trend != NOT_SHOWN for trend in trends), "n_trends": len(trends)}
-    return answers
+    trends = column_texts(by_name["copies"].ours, "positive") if len(by_name["copies"].ours) else []
+    sizes = _first_and_last(by_name["sizes"].ours, ("dataset", "arm", "detector"), "n_images")
+    steps = _first_and_last(by_name["steps"].ours, ("dataset", "arm", "n_images", "repeated", "detector"), "step")
+    kinds = _better_kinds(by_name["generators"].ours)
+    sources, distances = by_name["sources"].ours, by_name["distances"]
+    generated = rows_of(distances.ours, pool="generated") if len(distances.ours) else distances.ours
+    answers = {
+        "memorized": {
+            "n_compared": int(np.isfinite(column_numbers(memorized, "share")).sum()),
+            "n_memorized": int((low > chance).sum()),
+        },
+        "sizes": {"n_compared": len(sizes), "n_lower": sum(_is_below(most, fewest) for fewest, most in sizes)},
+        "steps": {"n_compared": len(steps), "n_higher": sum(_is_below(first, last) for first, last in steps)},
+        "copies": {"n_compared": len(trends), "n_shown": sum(trend != NOT_SHOWN for trend in trends)},
+        "generators": {"n_compared": len(kinds), "n_dit": kinds.count("DiT"), "n_gan": kinds.count("GAN")},
+        "sources": {
+            "n_compared": len(memorized),
+            "n_listed": len(distinct(sources, "dataset", "patient")) if len(sources) else 0,
+        },
+    }
+    shifts = {"distances": answer_numbers(generated, distances.schema.columns, "shift")}
+    return shifts | {section: numbers for section, numbers in answers.items() if numbers["n_compared"]}
+
+
+def _first_and_last(table: pd.DataFrame, by: Sequence[str], column: str) -> list[tuple[dict, dict]]:
+    """Return for each group the rows with the smallest and with the largest value of a column."""
+    groups: dict[tuple[str, ...], list[dict]] = {}
+    for row in sorted(table.to_dict("records"), key=lambda row: row[column]):
+        if np.isfinite(row["share_low"]):
+            groups.setdefault(tuple(str(row[name]) for name in by), []).append(row)
+    return [(own[0], own[-1]) for own in groups.values() if own[0][column] < own[-1][column]]
+
+
+def _is_below(smaller: Mapping, larger: Mapping, name: str = "share") -> bool:
+    """Say whether the interval of one row lies wholly below that of another."""
+    return smaller[f"{name}_high"] < larger[f"{name}_low"]
+
+
+def _better_kinds(table: pd.DataFrame) -> list[str]:
+    """Compare each figure of a DiT with that of a GAN of as many training images.
+
+    Returns:
+        The better kind of each pair; empty where their intervals overlap.
+    """
+    groups: dict[tuple[str, ...], list[dict]] = {}
+    for row in table.to_dict("records"):
+        key = ("dataset", "n_images", "repeated", "features", "figure")
+        groups.setdefault(tuple(str(row[name]) for name in key), []).append(row)
+    kinds = []
+    for one, other in (pair for own in groups.values() for pair in combinations(own, 2)):
+        if one["kind"] != other["kind"]:
+            lower = next((a for a, b in ((one, other), (other, one)) if _is_below(a, b, "estimate")), None)
+            better = lower if lower is None or one["better"] == "lower" else other if lower is one else one
+            kinds.append("" if better is None else str(better["kind"]))
+    return kinds
 
 
 def _lead(reading: StudyEvaluations, by_name: Mapping[str, StudyTable], failed: Mapping[str, str]) -> list[Block]:
@@ -212,7 +265,6 @@ def _lead(reading: StudyEvaluations, by_name: Mapping[str, StudyTable], failed: 
         "Generators": len({cell.name for cell in reading.cells} | failed.keys()),
         "Finished": len(reading.cells) - len(reading.unfinished),
         "Data sets": len({cell.data.name for cell in reading.cells}),
-        "Failed": len(failed),
     }
     doubts = unjudgeable_sets(reading.table)
     warnings = [Callout("warning", "What cannot be judged", [Steps(doubts)])] if doubts else []

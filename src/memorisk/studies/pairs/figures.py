@@ -129,6 +129,20 @@ def strength_figures(result: PairBenchmark) -> list[Block]:
     return blocks
 
 
+def steepest_family(result: PairBenchmark) -> dict[str, str]:
+    """Return the family by which the first detector's recall changes most, with its ends; nothing without strengths."""
+    frame = result.figures.get("figure_5")
+    if frame is None or not len(frame) or not len(result.board):
+        return {}
+    own = rows_of(frame, detector=result.board["detector"].iloc[0], rule=RULE_WORDS["specificity"])
+    ends = {}
+    for family in dict.fromkeys(column_texts(own, "family")):
+        recall = column_numbers(rows_of(own, family=family).sort_values("strength"), "recall")
+        ends[family] = (recall[0], recall[-1])
+    family, (weakest, strongest) = max(ends.items(), key=lambda item: abs(item[1][0] - item[1][1]))
+    return {"family": family, "weakest": percent(weakest), "strongest": percent(strongest)}
+
+
 BOARD = Path("tables") / "leaderboard.parquet"
 
 

@@ -2,9 +2,15 @@
 
 from memorisk.report.blocks import Block, Name, Page, Steps, Text
 from memorisk.studies.engine.boards import LEADERBOARD, Board
-from memorisk.studies.engine.pages import study_page
+from memorisk.studies.engine.pages import answer_numbers, study_page
 from memorisk.studies.engine.tables import filled_columns
-from memorisk.studies.pairs.figures import joint_figure, score_figures, strength_figures, strongest_figure
+from memorisk.studies.pairs.figures import (
+    joint_figure,
+    score_figures,
+    steepest_family,
+    strength_figures,
+    strongest_figure,
+)
 from memorisk.studies.pairs.results import PairBenchmark, findings
 
 
@@ -33,7 +39,9 @@ def pair_page(result: PairBenchmark) -> Page:
     facts = {"Data sets": len(d.names), "Test patients": d.patients("test"), "Test images": len(d.rows("test"))}
     subtitle = [result.layout.page.subtitle, Name(result.source)]
     lead = board.lead(facts, result.failed)
-    return study_page(result.layout, result.tables, blocks, lead=lead, subtitle=subtitle)
+    columns, score = result.layout.frames[LEADERBOARD].columns, "auc" if result.kind == "reid" else "recall"
+    answers = {LEADERBOARD: answer_numbers(result.board, columns, score), "strength": steepest_family(result)}
+    return study_page(result.layout, result.tables, blocks, lead=lead, subtitle=subtitle, answers=answers)
 
 
 def _division(result: PairBenchmark) -> list[Block]:

@@ -7,12 +7,13 @@ import numpy as np
 from memorisk.report.blocks import (
     Block,
     Callout,
+    Details,
     Fact,
     Page,
     Paragraph,
 )
 from memorisk.report.columns import column_numbers, count
-from memorisk.studies.engine.pages import lead_blocks, study_page
+from memorisk.studies.engine.pages import answer_sentence, lead_blocks, study_page
 from memorisk.studies.engine.tables import StudyTable
 from memorisk.studies.rare_distinctive.figures import (
     figure_1,
@@ -45,7 +46,8 @@ def rarity_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
     figures = (figure_1, figure_2, figure_3, figure_4a, figure_4b, figure_5, figure_6, figure_8)
     blocks = {figure.__name__: figure(by_name) for figure in figures} | {"figure_7": figure_7(runs)}
     held = "images, as requested, and no id" if runs.pictured else "no image and no id"
-    return study_page(LAYOUT, tables, blocks, lead=_lead(runs, tables), answers=_answers(by_name), held=held)
+    answers = _answers(by_name)
+    return study_page(LAYOUT, tables, blocks, lead=_lead(runs, tables, answers), answers=answers, held=held)
 
 
 def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
@@ -53,7 +55,6 @@ def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
     table = by_name["table_1"].ours
     rho, p = column_numbers(table, "class_rho"), column_numbers(table, "class_p")
     auc_low = column_numbers(by_name["table_8"].ours, "low")
-    change_high = column_numbers(by_name["table_4"].ours, "change_high")
     counts = {
         "rarity": {
             "n_cells": np.isfinite(rho).sum(),
@@ -61,7 +62,6 @@ def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
             "n_significant": ((rho < 0) & (p < SIGNIFICANT)).sum(),
         },
         "attacks": {"n_measured": np.isfinite(auc_low).sum(), "n_exposed": (auc_low > _GUESSING).sum()},
-        "defences": {"n_compared": np.isfinite(change_high).sum(), "n_lower": (change_high < 0).sum()},
     }
     return {
         section: {name: int(n) for name, n in numbers.items()}
@@ -70,16 +70,18 @@ def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, int]]:
     }
 
 
-def _lead(runs: StudyRuns, tables: Sequence[StudyTable]) -> list[Block]:
+def _lead(runs: StudyRuns, tables: Sequence[StudyTable], answers: Mapping[str, Mapping[str, int]]) -> list[Block]:
     empty = [table.name.removeprefix("table_") for table in tables if table.why_empty]
-    blocks: list[Block] = [Paragraph(LAYOUT.sentences["paper" if runs.protocol == "paper" else "corrected"])]
+    protocol: list[Block] = [Paragraph(LAYOUT.sentences["paper" if runs.protocol == "paper" else "corrected"])]
     if empty:
-        blocks.append(Paragraph(f"Empty tables: {', '.join(empty)}; each says why."))
+        protocol.append(Paragraph(f"Empty tables: {', '.join(empty)}; each says why."))
+    section = LAYOUT.page.sections[0]
+    sentence = answer_sentence(section, answers[section.id]) if section.id in answers else "No cell has numbers yet."
+    blocks = [Paragraph(sentence), Details(f"Protocol: {runs.protocol}", protocol)]
     datasets = {dataset for _, dataset in runs.cells}
     facts = {
         "Architectures": len({architecture for architecture, _ in runs.cells}),
         "Data sets": Fact("Data sets", count(len(datasets)), "the independent units of a study"),
         "Cells finished": len(runs.cells),
-        "Parts that failed": len(runs.failed),
     }
-    return lead_blocks(Callout("note", f"Protocol: {runs.protocol}", blocks), facts, runs.failed)
+    return lead_blocks(Callout("note", section.title, blocks), facts, runs.failed)

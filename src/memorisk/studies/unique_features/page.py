@@ -5,7 +5,8 @@ the tables, so that a figure cannot differ from its table. Figure 2, the canarie
 shown where the study's file sets ``gallery``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
+    Details,
     Figure,
     Gallery,
     Inline,
@@ -38,8 +40,9 @@ from memorisk.report.columns import (
     rows,
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
+from memorisk.report.figures.intervals import Limits, series_plot
 from memorisk.statistics.intervals import clopper_pearson
-from memorisk.studies.engine.figures import drawn
+from memorisk.studies.engine.figures import drawn, series_of
 from memorisk.studies.engine.pages import finding_blocks, lead_blocks, study_page
 from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.engine.tables import StudyTable, table_blocks
@@ -127,6 +130,34 @@ def _is_number(value: object) -> bool:
 
 def _is_at_most(value: object, limit: float) -> bool:
     return isinstance(value, int | float) and value <= limit
+
+
+def _network_name(row: Mapping[Any, Any]) -> str:
+    return f"{row['dataset']}, {row['network']}"
+
+
+def remembered_figure(white: pd.DataFrame, black: pd.DataFrame) -> list[Block]:
+    """Draw by how much the models that saw the mark exceed the references, by each of the two measures.
+
+    Args:
+        white: Corrected table 1: M_w of canaries at random.
+        black: Corrected table 2: M of canaries by self-influence.
+    """
+    series: dict[str, Limits] = {}
+    names = list(dict.fromkeys(_network_name(row) for table in (black, white) for row in table.to_dict("records")))
+    for title, table, column in (("M, answers alone", black, "m"), ("M_w, label known", white, "excess")):
+        own = table.assign(measure=title, row=[_network_name(row) for row in table.to_dict("records")])
+        drawn_limits = series_of(own, "measure", "row", names, (column, f"{column}_low", f"{column}_high"))
+        series |= {name: ends for name, ends in drawn_limits.items() if np.isfinite(ends[0]).any()}
+    if not series:
+        return []
+    svg = series_plot(names, series, x_title="Canary models less references, 95 % interval", cut=False)
+    words = [
+        f"{title}: {count((np.asarray(low) > 0).sum())} of {count(np.isfinite(low).sum())} intervals lie above 0."
+        for title, (_, low, _) in series.items()
+    ]
+    caption = "Models that saw the mark once, less models trained alike without it; right of 0: it is remembered."
+    return [drawn(svg, "What the mark changed, by network", caption, " ".join(words))]
 
 
 _CANARIES = "Canaries, in the order of the values"
@@ -303,6 +334,7 @@ def unique_page(
     hidden = study.options.redact
     pictures = canary_gallery(reading) if study.options.gallery and not hidden else []
     blocks = {
+        "remembered_figure": remembered_figure(by_name["table_1"].ours, by_name["table_2"].ours),
         "figure_4": redraw_figures(by_name["seeds"]),
         "variants": variant_notes(reading),
         "gallery": pictures,
@@ -344,15 +376,13 @@ def _answers(by_name: dict[str, StudyTable]) -> dict[str, dict[str, int]]:
 def _lead(
     study: UniqueStudy, reading: StudyAnswers, by_name: dict[str, StudyTable], failed: dict[str, str]
 ) -> list[Block]:
-    blocks: list[Block] = [Paragraph(_protocol(study))]
     lines = findings(by_name["table_1"].ours, by_name["table_2"].ours)
-    if lines:
-        blocks += finding_blocks(lines)
+    answer = finding_blocks(lines) if lines else [Paragraph("No finished network has both canaries and references.")]
+    blocks: list[Block] = [*answer, Details("How models were compared", [Paragraph(_protocol(study))])]
     facts = {
         "Models trained": len(reading.answers),
         "Data sets": len(reading.sets),
         "Canary models": sum(a.marked for a in reading.answers),
-        "Networks that failed": len(failed),
     }
     doubts = chance_level_networks(by_name["networks"].ours)
     warnings = [Callout("warning", "Networks that learned nothing", [Steps(doubts)])] if doubts else []
