@@ -61,6 +61,8 @@ def shorten(text: str, limit: int) -> str:
 def elided(text: str, limit: int) -> str:
     """Cut the middle out of a text that is longer than a limit: ids often differ at their ends alone.
 
+    Spaces at the cut are left out, so that it divides no name into two.
+
     Args:
         text: Text.
         limit: Largest number of characters.
@@ -72,7 +74,8 @@ def elided(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     end = (limit - 1) // 2
-    return f"{text[: limit - 1 - end]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - end :]}"
+    first, last = text[: limit - 1 - end], text[len(text) - end :]
+    return f"{first.rstrip()}\N{HORIZONTAL ELLIPSIS}{last.lstrip()}"
 
 
 def text_width(text: str) -> float:

@@ -114,5 +114,5 @@ def _patients(reading: ResultView, pictures: Mapping[str, np.ndarray] | None) ->
     if not items:
         return []
     who = f"Flagged {reading.units}" if len(reading.flagged_groups()) else f"Largest M; no {reading.unit} is flagged"
-    dots = " Dots: losses of models that saw the image (below), and others." if strips else ""
+    dots = " Dots: losses; below, of models that saw the image." if strips else ""
     return [Gallery(items=items, caption=f"{who}.{dots}")]
