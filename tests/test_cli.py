@@ -784,3 +784,41 @@ def test_a_misspelt_function_or_kind_is_refused_before_torch_is_loaded(command, 
     assert message in shown.stderr
     assert shown.stdout == "False\n"
     assert entries(tmp_path) == []
+
+
+MISTYPED = {
+    "audit synthetic digits digits --detector defualt --out run": "unknown features 'defualt'. Did you mean 'default'?",
+    "audit synthetic digits digits --detector pixel:8 --out run": "unknown kind of features 'pixel'. Did you mean 'pix",
+    "audit synthetic digits digits --measure cosin --out run": "unknown measure 'cosin'. Did you mean 'cosine'?",
+    "filter digits digits run --detector resnet5@none": "unknown features 'resnet5'. Did you mean 'resnet50'?",
+    "filter digits digits run --families blurr": "unknown family of copies 'blurr'. Did you mean 'blur'?",
+    "quality digits digits --features timm:resnet999@none --out run": "unknown model 'timm:resnet999'",
+    "bench copies digits --detectors mse=M defualt=D --out run": "unknown features 'defualt'",
+    "bench detectors digits --backbones resnet5@none --out run": "unknown features 'resnet5'",
+    "bench detectors digits --losses tripel --out run": "unknown losses 'tripel'. Did you mean 'triplet'?",
+    "audit classifier digits --model smal_cnn --out run": "unknown model 'smal_cnn'. Did you mean 'small_cnn'?",
+    "audit classifier digits --device cud --out run": "unknown device 'cud'; it must be auto, cpu, cuda, cuda:0",
+    "audit classifier digits --augment flipp --out run": "unknown augmentation 'flipp'",
+    "audit classifier digits --weights net.pt --out run": "net.pt: the file or folder does not exist",
+    "train detector digits --backbone resne@none --out run": "unknown features 'resne'",
+    "train generator digits --network tinyy --out run": "'tinyy' is not a size of a DiT",
+    "train generator digits --latent pixel --out run": "latent is 'pixel'; it must be pixels",
+    "audit feature digits --mark texxt:A --probes digits --out run": "mark is texxt:A: neither a letter",
+}
+"""Commands with a mistyped value, and what the refusal says."""
+
+
+def test_mistyped_values_are_refused_before_torch_is_loaded(tmp_path):
+    (tmp_path / "digits").mkdir()  # a folder, so that a model of this name is there
+    code = "import sys, memorisk.cli.main as c\n"
+    code += (
+        "for words in sys.argv[1:]: print(c.main(words.split()), [m for m in ('torch', 'timm') if m in sys.modules])"
+    )
+    asked = [sys.executable, "-c", code, *MISTYPED]
+    shown = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=tmp_path)
+    refusals = shown.stderr.splitlines()
+    assert len(refusals) == len(MISTYPED)
+    for (command, message), refusal_line in zip(MISTYPED.items(), refusals, strict=True):
+        assert message in refusal_line, command
+    assert shown.stdout.splitlines() == ["2 []"] * len(MISTYPED)
+    assert entries(tmp_path) == ["digits"]

@@ -31,6 +31,10 @@ _NAMES_OR_FILES = (*_WEIGHTS, "detector", "features", "encoder")
 _KINDS_OF_PLACE = re.compile(r"(?:[^:@/]*=)?(?:detector|latents|autoencoder|transformers):([^@]+)")
 """Kinds of detectors and latents that a path follows, unless weights are named by ``@``."""
 _FUNCTION = re.compile(r"[\w.]+:\w+")
+_SOURCES = ("detector", "detectors", "auditor", "features", "quality", "backbone", "backbones")
+"""Arguments whose text is a source of features, as `memorisk.models.encoders.feature_sources.parse_source` reads it."""
+_NO_SOURCE = frozenset(("", "auto", "none", "half", "mse", "ncc", "ssim", "random"))
+"""Words of these arguments that are no source."""
 _NEVER_READ = frozenset(("store", "cluster", "log_to", "to", "python_path"))
 _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)", re.DOTALL)
 
@@ -75,6 +79,7 @@ def local_arguments(arguments: dict[str, Any], help_command: str) -> Iterator[di
         return
     _refuse_missing({name: value for name, value in flat.items() if name != "train"} | arguments, help_command)
     _refuse_missing_modules(arguments, flat)
+    _refuse_values(arguments, flat)
     if not _holds(tuple(flat.values())):
         yield arguments
         return
@@ -120,8 +125,15 @@ def _refuse_missing(values: Mapping[str, Any], help_command: str) -> None:
                 refuse_nowhere(place[1], help_command)
             elif name in _IMAGES:
                 refuse_nowhere(word)
-            elif (name in _PLACES or (name in _NAMES_OR_FILES and "/" in word)) and "@" not in word:  # NAME@WEIGHTS
+            elif (name in _PLACES or (name in _NAMES_OR_FILES and _is_path(word))) and "@" not in word:  # NAME@WEIGHTS
                 refuse_nowhere(word, help_command)
+
+
+def _is_path(word: str) -> bool:
+    """Say whether a word that may be a name has the form of a path."""
+    from memorisk.models.classifiers.specs import WEIGHT_SUFFIXES
+
+    return "/" in word or word.endswith(WEIGHT_SUFFIXES)
 
 
 def _refuse_missing_modules(arguments: Mapping[str, Any], flat: Mapping[str, Any]) -> None:
@@ -142,6 +154,46 @@ def _refuse_missing_modules(arguments: Mapping[str, Any], flat: Mapping[str, Any
         for word in words:
             if _FUNCTION.fullmatch(word) and not Path(word).exists():
                 refuse_missing_module(word, what, flat.get("python_path", ()))
+
+
+def _refuse_values(arguments: Mapping[str, Any], flat: Mapping[str, Any]) -> None:
+    """Refuse values that no command takes, before libraries are loaded that only the command needs.
+
+    Args:
+        arguments: Arguments and settings of a command, by name.
+        flat: The same, with the settings one by one.
+
+    Raises:
+        InputError: A setting is out of range, or a device, a network or a source of features does not exist.
+    """
+    if isinstance(device := flat.get("device"), str):
+        from memorisk.runs.environment import check_device_name
+
+        check_device_name(device)
+    if sources := [word for name in _SOURCES for word in _words(flat.get(name)) if not _INSIDE.fullmatch(word)]:
+        from memorisk.models.encoders.feature_sources import parse_source, split_name
+
+        for text, _ in map(split_name, sources):
+            if text.lower() not in _NO_SOURCE and not Path(text).is_dir():
+                parse_source(text)
+    if models := [word for word in _words(flat.get("model")) if word != "auto"]:
+        from memorisk.models.classifiers.specs import model_spec
+
+        for word in models:
+            model_spec(word)
+    if measures := [word for word in _words(flat.get("measure")) if word not in ("auto", "head")]:
+        from memorisk.scores.distances.measures import find_measure
+
+        for word in measures:
+            find_measure(word)
+    for value in arguments.values():  # after the names: some settings take a moment to check
+        if _is_settings(value) and hasattr(value, "validate"):
+            value.validate()
+
+
+def _words(value: Any) -> list[str]:
+    """Return the texts of an argument that has one or several."""
+    return [word for word in (value if isinstance(value, (tuple, list)) else (value,)) if isinstance(word, str)]
 
 
 def _with_urls(message: str, values: Iterable[Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, one_line, plural, unknown_name
 from memorisk.runs.options import grouped
 from memorisk.runs.settings import check_counts, check_types
 
@@ -26,6 +26,15 @@ DIFFUSION_SETTINGS = ("sampler", "sampling_steps", "guidance")
 """Settings that only a diffusion model has."""
 UNET_SIZES: Mapping[str, tuple[int, ...]] = {"tiny": (16, 32), "small": (32, 64, 64), "medium": (64, 128, 128, 256)}
 """Channels at each resolution of the named U-Nets; each resolution is half of the one before."""
+DIT_SIZES: Mapping[str, tuple[int, int, int]] = {
+    "tiny": (128, 4, 4),
+    "small": (192, 6, 6),
+    "S": (384, 12, 6),
+    "B": (768, 12, 12),
+    "L": (1024, 24, 16),
+    "XL": (1152, 28, 16),
+}
+"""Width, blocks and heads of each size of a DiT; S, B, L and XL are the paper's (table 1)."""
 GAN_SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _START = 4
 _WIDEST = {"style": 1 << 14, "mapping_layers": 1 << 6, "features": 1 << 20, "features_max": 1 << 14}
@@ -133,6 +142,36 @@ class SamplingOptions:
                     f"{setting} is {value}, and {one_line(name, 60)} is not a diffusion model of memorisk, which alone "
                     f"has it: leave {setting} out"
                 )
+
+
+def parse_size(text: str) -> tuple[int, int, int, int]:
+    """Return width, blocks, heads and patch of a size such as ``XL/2``.
+
+    Raises:
+        InputError: The size is of another form, or its name is unknown.
+    """
+    name, slash, patch = text.partition("/")
+    if not (slash and patch.isascii() and patch.isdecimal() and int(patch) > 0):
+        raise InputError(
+            f"{one_line(text, 40)!r} is not a size of a DiT: give NAME/PATCH, as XL/2 or tiny/4, with one of "
+            f"{', '.join(DIT_SIZES)}"
+        )
+    if name not in DIT_SIZES:
+        raise unknown_name("size of a DiT", one_line(name, 40), DIT_SIZES)
+    return *DIT_SIZES[name], int(patch)
+
+
+def check_latent(latent: str) -> None:
+    """Refuse a space to draw in that is neither pixels nor the latents of an autoencoder.
+
+    Args:
+        latent: Name of the space, as `memorisk.training.generators.options.GeneratorOptions.latent`.
+
+    Raises:
+        InputError: The space is such a one.
+    """
+    if latent != "pixels" and not latent.startswith("autoencoder:"):
+        raise InputError(f"latent is {latent!r}; it must be pixels, autoencoder:FOLDER or autoencoder:NAME@default")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ from memorisk.runs.storage.mirror import local_source
 
 Note = Callable[[str], None]
 
-SUFFIXES = (".safetensors", ".pth", ".pt", ".th", ".bin", ".ckpt", ".npz")
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 _LISTED = 5

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -71,6 +72,24 @@ def _numbers(file: Path) -> dict[str, int]:
     return {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}
 
 
+def check_device_name(device: str) -> str:
+    """Refuse a name that no device has, before torch is loaded.
+
+    Args:
+        device: Name of a device, as for `check_device`.
+
+    Returns:
+        Name as messages quote it.
+
+    Raises:
+        InputError: The device is unknown.
+    """
+    name = one_line(repr(device), 60)
+    if not re.fullmatch(r"auto|(cpu|cuda)(:\d+)?", device):
+        raise InputError(f"unknown device {name}; it must be auto, cpu, cuda, cuda:0, ...")
+    return name
+
+
 def check_device(device: "str | torch.device") -> "torch.device":
     """Return the device, if memorisk knows it and this machine has it.
 
@@ -80,17 +99,12 @@ def check_device(device: "str | torch.device") -> "torch.device":
     Raises:
         InputError: The device is unknown, or the machine lacks it.
     """
+    name = check_device_name(str(device))
     import torch
 
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    name = one_line(repr(str(device)), 60)
-    try:
-        where = torch.device(device)
-    except RuntimeError as error:
-        raise InputError(f"unknown device {name}; it must be cpu, cuda, cuda:0, ...") from error
-    if where.type not in ("cpu", "cuda"):
-        raise InputError(f"device {name} is not supported; it must be cpu, cuda, cuda:0, ...")
+    where = torch.device(device)
     if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
         raise InputError(f"device {name} is not there: torch finds {torch.cuda.device_count()} GPUs; use cpu")
     return where

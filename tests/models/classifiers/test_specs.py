@@ -5,8 +5,9 @@ import sys
 
 import pytest
 import timm
+from timm.models import _registry
 
-from memorisk.models.classifiers.specs import CLIP_MEAN, SPECS, auto_model, model_spec
+from memorisk.models.classifiers.specs import CLIP_MEAN, SPECS, auto_model, model_spec, timm_names
 from memorisk.models.classifiers.zoo import OWN_NETWORKS, list_models
 from memorisk.runs.errors import InputError
 
@@ -97,3 +98,11 @@ def test_specifications_load_neither_torch_nor_timm() -> None:
     script += "print([m for m in ('torch', 'timm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_names_that_are_read_from_the_text_of_timm_are_those_that_it_builds() -> None:
+    known = timm_names()
+    assert known.networks == {*timm.list_models()}
+    assert len(known.former) > 100
+    assert all(timm.is_model(name) for name in known.former)
+    assert known.networks | known.former == {*_registry._model_entrypoints}

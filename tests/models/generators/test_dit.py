@@ -9,10 +9,10 @@ from safetensors.torch import load_file, save_file
 from memorisk.models.autoencoder import whole_autoencoder
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.dit.folder import DiTGenerator, save_dit
-from memorisk.models.generators.dit.network import DiTSpec, new_dit, null_labels, parse_size, spec_of
+from memorisk.models.generators.dit.network import DiTSpec, new_dit, null_labels, spec_of
 from memorisk.models.generators.dit.weights import find_dit, open_dit
 from memorisk.models.generators.generators import Draw, load_generator
-from memorisk.models.settings import SamplingOptions
+from memorisk.models.settings import SamplingOptions, parse_size
 from memorisk.runs.errors import InputError
 from tests.models.small_dit import K, small_dit, small_generator, small_spec
 

@@ -14,8 +14,7 @@ from memorisk.audits.classifier.retraining.placebo import placebo_plans
 from memorisk.audits.classifier.retraining.privacy import bound_job
 from memorisk.audits.classifier.trainings import Recipe, make_jobs
 from memorisk.images.store import ImageStore
-from memorisk.models.classifiers.specs import model_spec
-from memorisk.models.classifiers.zoo import is_download
+from memorisk.models.classifiers.specs import is_download, model_spec
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.workload import Cost, total
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network

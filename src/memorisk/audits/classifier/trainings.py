@@ -12,8 +12,7 @@ from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import VALIDATION, Plan
 from memorisk.audits.classifier.twin_trainings import run_trainings, training_device
 from memorisk.images.store import ImageStore
-from memorisk.models.classifiers.specs import auto_model, model_spec
-from memorisk.models.classifiers.zoo import is_download
+from memorisk.models.classifiers.specs import auto_model, is_download, model_spec
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder

@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from memorisk.audits.feature.options import FeatureOptions, MarkOptions
+from memorisk.audits.feature.options import PATTERN, TEXT, FeatureOptions, MarkOptions, check_mark, is_letter
 from memorisk.images.alterations.mark_controls import CONTROL_KINDS, make_controls
 from memorisk.images.alterations.marks import Mark, burn_stored, letter, pattern, text_mark
 from memorisk.images.readers.registry import read_image
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path, write_bytes
 
-TEXT, PATTERN = "text:", "pattern:"
 MOST_PATCH_PIXELS = 1 << 20
 
 
@@ -87,6 +86,7 @@ def fitting_controls(controls: list[Mark], height: int, width: int, mark: Mark) 
 
 
 def _draw_controls(text: str, options: MarkOptions, place: str | tuple[int, int]) -> Mark:
+    check_mark(text)
     if text.startswith(TEXT):
         return text_mark(
             text.removeprefix(TEXT),
@@ -100,13 +100,9 @@ def _draw_controls(text: str, options: MarkOptions, place: str | tuple[int, int]
         if not number.isdigit():
             raise InputError(f"pattern:SEED needs a whole number, not {one_line(number, 40)!r}")
         return pattern((5, 5), seed=int(number), binary=True, place=place).scaled(options.mark_scale)
-    if len(text) == 1 and "A" <= text <= "Z":
+    if is_letter(text):
         return letter(text, place=place).scaled(options.mark_scale)
-    if Path(text).is_file():
-        return _patch(Path(text), place).scaled(options.mark_scale)
-    raise InputError(
-        f"mark is {one_line(text, 60)}: neither a letter A to Z, text:..., pattern:SEED, nor an image file"
-    )
+    return _patch(Path(text), place).scaled(options.mark_scale)
 
 
 def _patch(file: Path, place: str | tuple[int, int]) -> Mark:

@@ -15,6 +15,29 @@ from memorisk.runs.settings import check_between, check_counts, check_seeds, set
 from memorisk.runs.user_code.functions import FunctionOptions
 from memorisk.statistics.verdicts.levels import MARK_LEVEL
 
+TEXT, PATTERN = "text:", "pattern:"
+"""Beginnings of the name of a mark that is a text, or a random pattern."""
+
+
+def is_letter(text: str) -> bool:
+    """Say whether the name of a mark is that of a letter."""
+    return len(text) == 1 and "A" <= text <= "Z"
+
+
+def check_mark(text: str) -> None:
+    """Refuse a mark that is of no kind; its picture is not made yet.
+
+    Args:
+        text: Name of the mark, as `MarkOptions.mark`.
+
+    Raises:
+        InputError: The name fits none of the kinds.
+    """
+    if not (is_letter(text) or text.startswith((TEXT, PATTERN)) or Path(text).is_file()):
+        raise InputError(
+            f"mark is {one_line(text, 60)}: neither a letter A to Z, text:..., pattern:SEED, nor an image file"
+        )
+
 
 @grouped("design", essential="mark place mark_scale opacity controls n_controls")
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +137,8 @@ class FeatureOptions(PseudonymOptions, MarkOptions, ImageOptions, FunctionOption
             InputError: A value is outside what its field allows.
         """
         ImageOptions.validate(self)
+        if self.mark:
+            check_mark(self.mark)
         check_counts(self, n_controls=1, n_probes=2, mark_scale=1, redraws=1, threads=1)
         check_between(self, "level", example="0.05")
         if not self.gate > 1:

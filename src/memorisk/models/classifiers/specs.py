@@ -4,16 +4,23 @@ The five of paper 000 (A.7 and table 10) and memorisk's own nets are registered 
 specification from timm's own record. Importing this module loads neither torch nor timm.
 """
 
+import re
+import sys
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple
 
-from memorisk.runs.errors import unknown_name
+from memorisk.runs.errors import InputError, unknown_name
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 INCEPTION_MEAN, INCEPTION_STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 CAFFE_MEAN, CAFFE_STD = (123.68 / 255, 116.779 / 255, 103.939 / 255), (1 / 255, 1 / 255, 1 / 255)
 
+WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".th", ".bin", ".ckpt", ".npz")
+"""Suffixes of files of weights."""
 SMALL_IMAGE = 64
 """Side in pixels; smaller images get the small CNN by default (DESIGN, "Defaults")."""
 SMALL_MODEL = "small_cnn"
@@ -86,9 +93,12 @@ def model_spec(name: str) -> ModelSpec:
     plain = name.removeprefix("timm:")
     if plain in SPECS and (plain == name or SPECS[plain].source == "timm"):
         return SPECS[plain]
+    base, _, tag = plain.partition(".")
+    known = timm_names()
+    if known.networks and base not in known.networks | known.former and "timm" not in sys.modules:
+        raise unknown_name("model", name, [*SPECS, *sorted(known.networks)])
     import timm  # loaded only where its models are named: it takes seconds
 
-    base, _, tag = plain.partition(".")
     if not timm.is_model(base):
         raise unknown_name("model", name, [*SPECS, *timm.list_models()])
     published = [full.partition(".")[2] for full in timm.list_pretrained(f"{base}.*")]
@@ -105,6 +115,75 @@ def model_spec(name: str) -> ModelSpec:
         std=tuple(record.std),
         image_size=int(record.input_size[-1]),
     )
+
+
+class TimmNames(NamedTuple):
+    """Names of timm's networks."""
+
+    networks: frozenset[str]
+    """Names of networks."""
+    former: frozenset[str]
+    """Names that networks had in earlier versions, which timm still builds."""
+
+
+@cache
+def timm_names() -> TimmNames:
+    """Read the names of timm's networks from the text of its modules, since importing timm takes seconds.
+
+    Returns:
+        Names; none where timm is not installed, or marks its networks in another way.
+    """
+    found = find_spec("timm")
+    if found is None or found.origin is None:
+        return TimmNames(frozenset(), frozenset())
+    texts = [file.read_text(encoding="utf-8") for file in (Path(found.origin).parent / "models").rglob("*.py")]
+    networks = {name for text in texts for name in _NETWORK.findall(text)}
+    former = {name for text in texts for block in _FORMER.findall(text) for name in _KEY.findall(block)}
+    return TimmNames(frozenset(networks), frozenset(former))
+
+
+_NETWORK = re.compile(r"@register_model\s+def (\w+)\(")
+_FORMER = re.compile(r"register_model_deprecations\(__name__, \{(.*?)\}\)", re.DOTALL)
+_KEY = re.compile(r"['\"](\w+)['\"]\s*:")
+
+
+def is_download(weights: str | Path | None, spec: ModelSpec) -> bool:
+    """Return whether these weights are to be downloaded by name.
+
+    Raises:
+        InputError: No weights of that name are published.
+    """
+    return weights_kind(weights, spec) == "download"
+
+
+def weights_kind(weights: str | Path | None, spec: ModelSpec) -> str:
+    """Return whether weights are "none", a "file" or a "download"; the name of a download is checked.
+
+    Args:
+        weights: Weights, as for `memorisk.models.classifiers.zoo.create_model`.
+        spec: Specification of the network.
+
+    Raises:
+        InputError: No weights of that name are published.
+    """
+    if weights is None or weights == "none":
+        return "none"
+    if isinstance(weights, Path) or weights.endswith(WEIGHT_SUFFIXES) or "/" in weights or Path(weights).is_file():
+        return "file"
+    published = _published(spec)
+    if not published or (weights == "default" and spec.default_weights is None):
+        raise InputError(f"no weights of {spec.name} are published: name a file, or 'none' for random ones")
+    if weights != "default" and weights not in published:
+        raise unknown_name(f"weights of {spec.name}", weights, ["none", "default", *published])
+    return "download"
+
+
+def _published(spec: ModelSpec) -> list[str]:
+    if spec.source != "timm":
+        return []
+    import timm
+
+    return [full.partition(".")[2] for full in timm.list_pretrained(f"{spec.architecture}.*")]
 
 
 def auto_model(image_size: int) -> str:

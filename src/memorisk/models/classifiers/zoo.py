@@ -15,12 +15,12 @@ from torch import nn
 
 from memorisk.models.classifiers.copy_resnet import CopyResNet
 from memorisk.models.classifiers.small_networks import CifarResNet, SmallCNN, SmallResNet, SqueezeNet, small_vit
-from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
+from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec, timm_names, weights_kind
 from memorisk.models.classifiers.unique_features import NAMES, DenseNet100, paper_net
 from memorisk.models.hub import quiet_hub
 from memorisk.models.network_parts import freeze_trunk
-from memorisk.models.weight_files import SUFFIXES, Note, load_weights
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.models.weight_files import Note, load_weights
+from memorisk.runs.errors import InputError, one_line
 
 Builder = Callable[[int, int, int], nn.Module]
 """Function from (num_classes, in_chans, image_size) to a network."""
@@ -40,9 +40,7 @@ OWN_NETWORKS: dict[str, Builder] = {
 
 def list_models() -> list[str]:
     """List all names: the specified ones first, then timm's."""
-    import timm
-
-    return list(dict.fromkeys([*SPECS, *timm.list_models()]))
+    return list(dict.fromkeys([*SPECS, *timm_names().networks]))
 
 
 def create_model(
@@ -78,7 +76,7 @@ def create_model(
         failed.
     """
     spec = model_spec(name)
-    kind = _kind_of(weights, spec)
+    kind = weights_kind(weights, spec)
     if kind == "none" and weights is None and spec.needs_weights:
         raise InputError(f"{name} needs its pre-trained weights: name their file, or 'none' for random ones")
     for what, value in (("num_classes", num_classes), ("in_chans", in_chans), ("image_size", image_size)):
@@ -105,37 +103,6 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
-
-
-def is_download(weights: str | Path | None, spec: ModelSpec) -> bool:
-    """Return whether these weights are to be downloaded by name.
-
-    Raises:
-        InputError: No weights of that name are published.
-    """
-    return _kind_of(weights, spec) == "download"
-
-
-def _kind_of(weights: str | Path | None, spec: ModelSpec) -> str:
-    """Return whether weights are "none", a "file" or a "download"; the name of a download is checked."""
-    if weights is None or weights == "none":
-        return "none"
-    if isinstance(weights, Path) or weights.endswith(SUFFIXES) or "/" in weights or Path(weights).is_file():
-        return "file"
-    published = _published(spec)
-    if not published or (weights == "default" and spec.default_weights is None):
-        raise InputError(f"no weights of {spec.name} are published: name a file, or 'none' for random ones")
-    if weights != "default" and weights not in published:
-        raise unknown_name(f"weights of {spec.name}", weights, ["none", "default", *published])
-    return "download"
-
-
-def _published(spec: ModelSpec) -> list[str]:
-    if spec.source != "timm":
-        return []
-    import timm
-
-    return [full.partition(".")[2] for full in timm.list_pretrained(f"{spec.architecture}.*")]
 
 
 def _build_timm(spec: ModelSpec, num_classes: int, in_chans: int, image_size: int, tag: str) -> nn.Module:

@@ -31,8 +31,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.copies.duplicates import SIDE
-from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
-from memorisk.models.classifiers.zoo import is_download
+from memorisk.models.classifiers.specs import SPECS, ModelSpec, is_download, model_spec, timm_names
 from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, listed, one_line, unknown_name
 from memorisk.runs.files import check_characters, read_array, read_table
@@ -210,6 +209,19 @@ class FeatureSource:
         return name if self.weights is None else f"{name}@{Path(self.weights).name}"
 
 
+def split_name(named_text: str) -> tuple[str, str]:
+    """Split ``TEXT=NAME``; the name is empty where the text has none, or where what holds "=" is a path.
+
+    Args:
+        named_text: Encoder as the user named it.
+    """
+    text = named_text.strip()
+    head, equals, tail = (part.strip() for part in named_text.rpartition("="))
+    if not equals or not head or not tail or Path(named_text).exists() or Path(named_text.partition("@")[2]).is_file():
+        return text, ""
+    return head, tail
+
+
 def parse_source(source: str | Path) -> FeatureSource:
     """Read the source that computes features.
 
@@ -288,10 +300,8 @@ def _known_network(name: str) -> None:
     except InputError:
         if name.startswith("timm:") or "." in name:
             raise  # its own message is about the name or the tag
-        import timm
-
         others = [DEFAULT_DETECTOR, DETAILS, "pixels", "pca:16", "transformers:FOLDER", "detector:FOLDER"]
-        raise unknown_name("features", one_line(name, 60), [*others, *SPECS, *timm.list_models()]) from None
+        raise unknown_name("features", one_line(name, 60), [*others, *SPECS, *sorted(timm_names().networks)]) from None
 
 
 def _transformers(text: str) -> FeatureSource:

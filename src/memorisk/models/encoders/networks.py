@@ -24,8 +24,8 @@ from memorisk.images.copies.duplicates import LUMA, details
 from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.volumes import is_volume
 from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
-from memorisk.models.classifiers.specs import ModelSpec
-from memorisk.models.classifiers.zoo import create_model, is_download
+from memorisk.models.classifiers.specs import ModelSpec, is_download
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.encoders.feature_sources import ENCODERS, RANDOM, FeatureSource, check_network
 from memorisk.models.network_parts import trunk_output
 from memorisk.models.weight_files import head_and_stem

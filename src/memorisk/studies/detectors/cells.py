@@ -20,14 +20,14 @@ from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.models.copy_detectors import load_detector
-from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, parse_source
+from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, parse_source, split_name
 from memorisk.models.encoders.networks import PixelPca
 from memorisk.runs.environment import available_memory
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.runs.files import fingerprint, read_array
 from memorisk.runs.storage.locations import cache_folder
 from memorisk.studies.detectors.measurement import measure_pools, too_large
-from memorisk.studies.detectors.options import BenchDetectorsOptions
+from memorisk.studies.detectors.options import NO_TRAINING, BenchDetectorsOptions
 from memorisk.studies.detectors.pools import CopyRows, Parts
 from memorisk.studies.engine.cells import CellFolder
 from memorisk.studies.engine.encoders import (
@@ -35,15 +35,11 @@ from memorisk.studies.engine.encoders import (
     refuse_not_finite,
     refuse_saved,
     shown_name,
-    split_name,
 )
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.features.matrix import Features, load_features
 from memorisk.training.features.pca import fit_pixel_pca
 
-NO_TRAINING = "none"
-LOSSES = (NO_TRAINING, "triplet", "infonce")
-"""Losses of the grid; ``none`` takes the features of the backbone as it is, without training or linear layer."""
 LOSS_NAMES = {NO_TRAINING: "untrained", "triplet": "Triplet", "infonce": "InfoNCE"}
 
 

@@ -19,6 +19,9 @@ Shares = Annotated[tuple[float, float, float, float], Parameter(consume_multiple
 
 Strength = Literal["weak", "strong"]
 ALL = "all"
+NO_TRAINING = "none"
+LOSSES = (NO_TRAINING, "triplet", "infonce")
+"""Losses of the grid; ``none`` takes the features of the backbone as it is, without training or linear layer."""
 _SEVERAL = ("backbones", "losses", "measures", "seeds", "strengths")
 
 
@@ -91,7 +94,6 @@ class BenchDetectorsOptions(ImageOptions, ClusterOptions):
             InputError: A value is outside what its field allows.
         """
         from memorisk.scores.distances.measures import PAPER_MEASURES
-        from memorisk.studies.detectors.cells import LOSSES
 
         ImageOptions.validate(self)
         self.check_cluster()

@@ -16,8 +16,9 @@ import scipy
 
 from memorisk.scores.distances.measures import MEASURES
 from memorisk.statistics.copies.copy_detection import DetectorComparison, compare_pairs, mean_share
-from memorisk.studies.detectors.cells import LOSS_NAMES, LOSSES, NO_TRAINING
+from memorisk.studies.detectors.cells import LOSS_NAMES
 from memorisk.studies.detectors.detection import Detector, HitSelector
+from memorisk.studies.detectors.options import LOSSES, NO_TRAINING
 from memorisk.studies.detectors.results import LAYOUT, detector_columns, paired_tests, share_columns
 from memorisk.studies.engine.number_texts import digits_text
 from memorisk.studies.engine.rows import limits

@@ -1,25 +1,11 @@
 """Encoders that benchmarks compare: the names that users give them, and what a report says of their features."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from memorisk.models.encoders.feature_sources import FeatureSource
 from memorisk.runs.errors import InputError, one_line
 from memorisk.training.features.matrix import Features
-
-
-def split_name(named_text: str) -> tuple[str, str]:
-    """Split ``TEXT=NAME``; the name is empty where the text has none, or where what holds "=" is a path.
-
-    Args:
-        named_text: Encoder as the user named it.
-    """
-    text = named_text.strip()
-    head, equals, tail = (part.strip() for part in named_text.rpartition("="))
-    if not equals or not head or not tail or Path(named_text).exists() or Path(named_text.partition("@")[2]).is_file():
-        return text, ""
-    return head, tail
 
 
 def shown_name(source: FeatureSource) -> str:

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from memorisk.images.file_hashes import content_fingerprints
+from memorisk.models.encoders.feature_sources import split_name
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.runs.storage.locations import cache_folder
-from memorisk.studies.engine.encoders import shown_name, split_name
+from memorisk.studies.engine.encoders import shown_name
 from memorisk.studies.pairs.options import PairBenchOptions
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from memorisk.audits.feature.marks import TEXT, choose_mark
-from memorisk.audits.feature.options import MarkOptions
+from memorisk.audits.feature.marks import choose_mark
+from memorisk.audits.feature.options import TEXT, MarkOptions
 from memorisk.images.alterations.mark_controls import CONTROL_KINDS
 from memorisk.images.options import ImageOptions
 from memorisk.models.classifiers.specs import model_spec

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.models.classifiers.specs import ModelSpec
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.options import CheckpointSeconds, Device, Threads, grouped, in_group
 from memorisk.runs.settings import check_between, check_counts, check_finite, check_seeds, check_types
 from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, FunctionOptions
@@ -36,6 +36,10 @@ Weights = Annotated[
     in_group("training", essential=True, help='Pre-trained weights: a file, "default" or a tag to download by name; '
     "by default none."),
 ]  # fmt: skip
+
+
+AUGMENTATION_NAMES = ("hflip", "vflip", "rotate", "crop", "contrast", "shift1")
+"""Names of the augmentations, which `memorisk.training.engine.pixels` defines."""
 
 
 @grouped("training")
@@ -140,6 +144,9 @@ class TrainOptions:
         check_finite(self, "lr", "clip", "lora_alpha")
         check_finite(self, "weight_decay", zero=True)
         check_between(self, "delta", example="1e-5")
+        for name in self.augmentations:
+            if name not in AUGMENTATION_NAMES:
+                raise unknown_name("augmentation", name, AUGMENTATION_NAMES)
         self._check_regime()
 
     def _check_regime(self) -> None:

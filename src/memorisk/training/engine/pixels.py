@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from memorisk.images.stacked_images import StackedImages
 from memorisk.models.classifiers.specs import ModelSpec
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.training.engine.options import AUGMENTATION_NAMES
 
 Images = np.ndarray | torch.Tensor | StackedImages
 
@@ -229,6 +230,7 @@ def augmentation(name: str) -> Callable[[Transform], Transform]:
 
     def register(transform: Transform) -> Transform:
         """Keep a transform under the name."""
+        assert name in AUGMENTATION_NAMES, name
         AUGMENTATIONS[name] = transform
         return transform
 

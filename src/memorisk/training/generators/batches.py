@@ -15,6 +15,7 @@ import torch
 
 from memorisk.images.store import ImageStore
 from memorisk.models.latents import LatentEncoder, open_latents
+from memorisk.models.settings import check_latent
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
@@ -118,8 +119,7 @@ def view_images(
         )
     if latent == "pixels":
         return ImageView(store, None, None)
-    if not latent.startswith("autoencoder:"):
-        raise InputError(f"latent is {latent!r}; it must be pixels, autoencoder:FOLDER or autoencoder:NAME@default")
+    check_latent(latent)
     encoder = open_latents(latent, (height, width, channels), size=height, books=store.folder.parent.parent)
     values = _latents(store, encoder, device, progress)
     return ImageView(store, encoder, (values, _latents(_mirror(store), encoder, device, progress) if flip else None))

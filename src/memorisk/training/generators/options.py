@@ -9,7 +9,7 @@ for style and channels_max, 32768 for channels and 8 mapping layers.
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from memorisk.models.settings import GanSpec, SamplingOptions
+from memorisk.models.settings import GanSpec, SamplingOptions, check_latent, parse_size
 from memorisk.runs.errors import InputError
 from memorisk.runs.options import Balance, CheckpointSeconds, Device, Paired, Precision, Threads, Words, grouped
 from memorisk.runs.settings import check_counts, check_finite, check_seeds, check_types
@@ -284,6 +284,9 @@ class GeneratorOptions(GanSettings, PseudoOptions):
         for name in ("ema", "drop_condition"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be from 0 to below 1")
+        if self.kind == "dit":
+            parse_size(self.network)
+            check_latent(self.latent)
         self._check_condition()
 
     def _check_condition(self) -> None:

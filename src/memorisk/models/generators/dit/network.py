@@ -20,17 +20,8 @@ from torch import nn
 from memorisk.models.autoencoder import check_library, quiet_diffusers
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.generators import CONDITION_KINDS
-from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
-
-SIZES: Mapping[str, tuple[int, int, int]] = {
-    "tiny": (128, 4, 4),
-    "small": (192, 6, 6),
-    "S": (384, 12, 6),
-    "B": (768, 12, 12),
-    "L": (1024, 24, 16),
-    "XL": (1152, 28, 16),
-}
-"""Width, blocks and heads of each size; S, B, L and XL are the paper's (table 1)."""
+from memorisk.models.settings import parse_size
+from memorisk.runs.errors import InputError, MissingExtraError, unknown_name
 
 _PURPOSE = "a diffusion transformer"
 _EMBEDDING_STD = 0.02
@@ -66,7 +57,7 @@ class DiTSpec:
         """Return the specification of a named size.
 
         Args:
-            size: Size such as ``XL/2`` or ``tiny/4``: a name of `SIZES` and the patch.
+            size: Size such as ``XL/2`` or ``tiny/4``: a name of `memorisk.models.settings.DIT_SIZES` and the patch.
             side: Side in pixels, or in numbers of a latent.
             channels: Number of channels of its images.
             **more: Further fields of the specification.
@@ -142,23 +133,6 @@ class VectorEmbedding(nn.Module):
         filled = torch.where(missing, 0.0, conditions).to(self.linear_1.weight.dtype)
         embedding = self.linear_2(nn.functional.silu(self.linear_1(filled)))
         return torch.where(missing, self.null.to(embedding.dtype), embedding)
-
-
-def parse_size(text: str) -> tuple[int, int, int, int]:
-    """Return width, blocks, heads and patch of a size such as ``XL/2``.
-
-    Raises:
-        InputError: The size is of another form, or its name is unknown.
-    """
-    name, slash, patch = text.partition("/")
-    if not (slash and patch.isascii() and patch.isdecimal() and int(patch) > 0):
-        raise InputError(
-            f"{one_line(text, 40)!r} is not a size of a DiT: give NAME/PATCH, as XL/2 or tiny/4, with one of "
-            f"{', '.join(SIZES)}"
-        )
-    if name not in SIZES:
-        raise unknown_name("size of a DiT", one_line(name, 40), SIZES)
-    return *SIZES[name], int(patch)
 
 
 def new_dit(spec: DiTSpec, seed: int) -> Any:

@@ -19,11 +19,11 @@ from memorisk.models.generators.dit.network import (
     adapt_conditions,
     build_transformer,
     init_conditions,
-    parse_size,
     spec_of,
 )
 from memorisk.models.hub import CONFIG, download_folder, fill_network, read_tensors
 from memorisk.models.provenance import TrainingRecord, read_training_record
+from memorisk.models.settings import parse_size
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
 from memorisk.runs.files import read_json
 

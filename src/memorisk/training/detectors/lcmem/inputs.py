@@ -15,8 +15,7 @@ from torch import nn
 from memorisk.images.copies.duplicates import linked_groups
 from memorisk.images.file_hashes import content_fingerprints
 from memorisk.images.splits import merge_linked
-from memorisk.models.classifiers.specs import model_spec
-from memorisk.models.classifiers.zoo import is_download
+from memorisk.models.classifiers.specs import is_download, model_spec
 from memorisk.models.encoders.feature_sources import RANDOM, parse_source
 from memorisk.models.encoders.networks import preparation, state_fingerprint
 from memorisk.models.lcmem import FORMS, LatentConfig, LatentNetwork, latent_trunk, new_branch
