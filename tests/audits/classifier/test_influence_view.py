@@ -62,10 +62,14 @@ def test_the_table_and_the_page(found, tmp_path: Path) -> None:
     first = table.groupby("label").head(1)
     assert (first["rank_in_class"] == 1).all()
     page = (tmp_path / "view" / "influence.html").read_text()
-    assert page.count("data:image/png") == WRONG
+    assert page.count("data:image/png") == WRONG + 6  # the first six are on the first screen, too
     assert "scan &lt;" in page
+    half = int(np.searchsorted(np.cumsum(table["share"]), 0.5)) + 1
+    assert f"Half of all self-influence is that of {half} images of {N}" in page
     without = influence_view(influence, ids, labels, out=tmp_path / "plain")
-    assert "data:image" not in (tmp_path / "plain" / "influence.html").read_text()
+    plain = (tmp_path / "plain" / "influence.html").read_text()
+    assert "data:image" not in plain
+    assert "Share of all self-influence" in plain.partition('class="sections"')[0]  # the figure is on the first screen
     pd.testing.assert_frame_equal(without, table)
 
 
