@@ -60,6 +60,6 @@ def test_a_training_shows_parts_and_work_once_and_not_where_all_is_trained(tmp_p
     (shown,) = openings(memorisk.train_classifier, images, **settings)
     parts, work, *_ = shown.splitlines()
     assert parts == "images: train 24 of 24 patients, test 4 of 4 patients"
-    assert work.startswith("work: 1 trainings, ")
+    assert work.startswith("work: 1 training, ")
     assert work.endswith("an estimate of the time appears while it runs")
     assert openings(memorisk.train_classifier, images, **settings) == []

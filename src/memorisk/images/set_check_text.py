@@ -120,7 +120,7 @@ def _listing(title: str, rows: Sequence[_Row], shown: int, line: Callable[[_Row]
 
 
 def _counts(row: _Row) -> str:
-    return f"{row['images']:,} images, {row['groups']:,} groups"
+    return f"{plural(row['images'], 'image', 'images')}, {plural(row['groups'], 'group', 'groups')}"
 
 
 def _size(row: _Row) -> str:
@@ -129,7 +129,7 @@ def _size(row: _Row) -> str:
 
 
 def _crossing_group(row: _Row) -> str:
-    return f"{_text(row['group'])}: {row['images']} images in {_text(row['splits'])}"
+    return f"{_text(row['group'])}: {plural(row['images'], 'image', 'images')} in {_text(row['splits'])}"
 
 
 def _copies(check: ImageCheck, shown: int) -> list[str]:
@@ -139,7 +139,8 @@ def _copies(check: ImageCheck, shown: int) -> list[str]:
         return []
     kinds = [of[0]["kind"] for of in sets]
     counted = " and ".join(f"{kinds.count(kind):,} of equal {kind}" for kind in ("bytes", "pixels") if kind in kinds)
-    lines = [f"equal images: {len(sets):,} sets ({counted}), {len(rows) - len(sets):,} more images than need be"]
+    n_sets = plural(len(sets), "set", "sets")
+    lines = [f"equal images: {n_sets} ({counted}), {len(rows) - len(sets):,} more images than need be"]
     for of in sorted(sets, key=lambda of: -_crossings(of[0]["across"]))[:shown]:
         copies = " = ".join(_place(r["image"], r["label"], r["group"], r["split"]) for r in of[:4])
         more = f" and {len(of) - 4:,} more" if len(of) > 4 else ""
@@ -151,8 +152,8 @@ def _copies(check: ImageCheck, shown: int) -> list[str]:
 def _split_copies(row: _Row) -> str:
     split, other, n = _text(row["split"]), _text(row["also_in"]), row["images"]
     if split == other:
-        return f"  {split} holds {n:,} images a second time"
-    return f"  {n:,} images of {split} are also in {other}"
+        return f"  {split} holds {plural(n, 'image', 'images')} a second time"
+    return f"  {plural(n, f'image of {split} is', f'images of {split} are')} also in {other}"
 
 
 def _near(check: ImageCheck, shown: int) -> list[str]:
@@ -189,9 +190,10 @@ def _classes(check: ImageCheck) -> list[str]:
     lines = ["classes:"]
     for r in _rows(check.classes):
         why = "no label" if r["label"] == "" else "too small to split: joins training only"
-        groups = f"{r['groups']:,} groups, the largest of {r['largest_group']:,}"
+        groups = f"{plural(r['groups'], 'group', 'groups')}, the largest of {r['largest_group']:,}"
         note = "" if r["auditable"] else f"; {why}"
-        lines.append(f"  {_text(r['label']) or '(none)'}: {r['images']:,} images ({r['share']:.1%}), {groups}{note}")
+        images = f"{plural(r['images'], 'image', 'images')} ({r['share']:.1%})"
+        lines.append(f"  {_text(r['label']) or '(none)'}: {images}, {groups}{note}")
     return lines
 
 
@@ -201,4 +203,4 @@ def _groups(check: ImageCheck) -> list[str]:
         return ["groups: each image is its own"]
     alone, mixed = sizes.count(1), sum(n > 1 for n in labels)
     of = f"groups: {len(sizes):,}, the largest of {max(sizes):,} images"
-    return [f"{of}; {alone:,} hold one image, {mixed:,} more than one label"]
+    return [f"{of}; {plural(alone, 'holds', 'hold')} one image, {mixed:,} more than one label"]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from memorisk.runs.errors import plural
+
 MOST_OPENING = 5
 """Largest number of lines of an opening."""
 COST_LABELS = {
@@ -106,15 +108,21 @@ class Cost:
 
     def lines(self) -> list[str]:
         """Return the rows as text, one line each."""
-        return [f"{value:>16} {what}" for what, value in self.rows()]
+        return [f"{value:>16} {_agreeing(what, value)}" for what, value in self.rows()]
 
     def in_short(self) -> str:
         """Return the counts on one line, without bytes and without a time: only a run finds out how long it takes."""
-        counts = ", ".join(f"{number} {what}" for what, number in self.rows(with_bytes=False))
+        counts = ", ".join(f"{number} {_agreeing(what, number)}" for what, number in self.rows(with_bytes=False))
         return f"{counts or 'none'}; an estimate of the time appears while it runs"
 
     def _how(self, name: str) -> str:
         return "at most " if name in self.at_most else "about " if name in self.about else ""
+
+
+def _agreeing(what: str, number: str) -> str:
+    """Return the label of a number as it follows it: "training" after "1" and after "at most 1"."""
+    noun, space, rest = what.partition(" ")
+    return f"{noun.removesuffix('s')}{space}{rest}" if number.split()[-1] == "1" else what
 
 
 def total(costs: "list[Cost]") -> Cost:
@@ -170,4 +178,4 @@ def duration(seconds: float) -> str:
     for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.2g} {unit}"
-    return f"{max(1, round(seconds))} seconds"
+    return plural(max(1, round(seconds)), "second", "seconds")

@@ -21,7 +21,7 @@ from memorisk.report.first_screen import BOXES
 from memorisk.report.result import from_storable
 from memorisk.report.statements.statement import run_headline
 from memorisk.report.stored_columns import Columns
-from memorisk.runs.errors import InputError, read_guard
+from memorisk.runs.errors import InputError, plural, read_guard
 from memorisk.runs.files import read_json, read_table
 from memorisk.runs.settings import written_settings
 from memorisk.view.images import ViewedImages
@@ -338,7 +338,7 @@ class FilterRun(PairRun):
     @property
     def links(self) -> list[tuple[str, str, str]]:
         """Return the further pages of the run, as `SyntheticRun.links`."""
-        more = f"{self.screened.n_left_out:,} images left out and {self.screened.n_kept:,} kept"
+        more = f"{plural(self.screened.n_left_out, 'image', 'images')} left out and {self.screened.n_kept:,} kept"
         return [(f"{self.address}/pairs", "Look at the pairs", more)]
 
     @cached_property

@@ -49,6 +49,7 @@ from memorisk.audits.subgroups import SUBGROUPS
 from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.report.verdict_forms import FORMS
+from memorisk.runs.errors import plural
 from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.exchangeability import UnseenCheck, compare_unseen_losses
@@ -446,9 +447,9 @@ def form_words(evidence: Evidence, context: Context) -> str:
     s = len(evidence.seeds)
     if context.design == "paper":
         form = "the published form" if context.protocol == "paper" else "the published design with repaired statistics"
-        return f"{form}: a candidate on T + C and an independent on T, {s} seeds"
+        return f"{form}: a candidate on T + C and an independent on T, {plural(s, 'seed', 'seeds')}"
     kind = "every image outside the test part is a canary" if context.design == "balanced" else "T is shared"
-    form = f"design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
+    form = f"design {context.design} ({kind}): {plural(s, 'twin pair', 'twin pairs')}, {2 * s} models"
     return f"the corrected form, {form}" if context.loss_scale.of_answers else form
 
 

@@ -189,7 +189,7 @@ def _noticeable_gap(result: Result) -> str:
     return (
         "of no size"
         if noticeable is None or isnan(noticeable.gap)
-        else f"from {noticeable.gap:.2g} {_scale(result).unit} on"
+        else f"from {_scale(result).amount(f'{noticeable.gap:.2g}')} on"
     )
 
 

@@ -335,8 +335,7 @@ def _choice_words(choice: Choice[Any]) -> str:
 
 
 _OBSTACLES = {
-    Obstacle.CLASSES: "a single patient with a gap of {notice:g} {unit} would not be noticed in "
-    f"{share_words(PASS_POWER)}",
+    Obstacle.CLASSES: f"a single patient with a gap of {{notice}} would not be noticed in {share_words(PASS_POWER)}",
     Obstacle.UNEVEN: "a patient that only some of the trainings remember could go unnoticed",
     Obstacle.ATTACKS: "the intervals of the attacks would contain AUC {gate:g} though no patient is remembered",
 }
@@ -394,14 +393,14 @@ def measured_outlook(plan: Plan, options: TwinOptions, pilot: Evidence) -> tuple
 
 def _obstacle_words(rehearsal: Rehearsal, options: TwinOptions) -> list[str]:
     """Say of each obstacle why it leaves an honest audit undecided."""
-    values = {"notice": options.notice, "unit": options.loss_scale.unit, "gate": options.attack_gate}
+    values = {"notice": options.loss_scale.amount(f"{options.notice:g}"), "gate": options.attack_gate}
     return [_OBSTACLES[one].format(**values) for one in rehearsal.obstacles]
 
 
 def _gap_words(gap: float, options: TwinOptions) -> str:
     """Show a noticeable gap."""
-    unit = options.loss_scale.unit
-    return f"none up to {GAPS[-1]:.0f} {unit}" if np.isinf(gap) else f"about {gap:.2g} {unit}"
+    scale = options.loss_scale
+    return f"none up to {scale.amount(f'{GAPS[-1]:.0f}')}" if np.isinf(gap) else f"about {scale.amount(f'{gap:.2g}')}"
 
 
 def _context(plan: Plan) -> Context:

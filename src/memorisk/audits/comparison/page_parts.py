@@ -5,7 +5,7 @@ from typing import Any
 
 from memorisk.audits.comparison.terms import Terms
 from memorisk.report.blocks import Block, Column, Definitions, Details, Heading, Name, Steps, Text, words
-from memorisk.report.columns import count
+from memorisk.runs.errors import plural
 
 DefinitionRows = list[tuple[Text, Text]]
 """Titles, and the text of each."""
@@ -41,7 +41,7 @@ def set_rows(
     """
     rows: DefinitionRows = []
     for title, name, n_images, n_patients in sets:
-        counted = "none" if n_images is None else f"{count(n_images)} images"
+        counted = "none" if n_images is None else plural(n_images, "image", "images")
         if n_patients is not None and terms.units == "patients":
             counted += f" of {terms.counted(n_patients)}"
         rows.append((title, set_name(name, counted, redact)))

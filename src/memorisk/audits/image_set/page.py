@@ -96,7 +96,7 @@ def _lead(check: ImageCheck, sets: pd.DataFrame, pictures: Mapping[str, CopyPict
             Fact("Images", count(check.n)),
             Fact("Labels", count(len(check.classes))),
             Fact("Patients or other groups", count(len(check.groups))),
-            Fact("Sets of copies", count(sets["set"].nunique()), f"{count(len(sets))} images"),
+            Fact("Sets of copies", count(sets["set"].nunique()), plural(len(sets), "image", "images")),
             Fact("Could not be read", count(len(check.unreadable) + len(check.not_read))),
         ]
     )

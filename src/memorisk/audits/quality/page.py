@@ -146,14 +146,14 @@ def first_screen(found: Quality) -> FirstScreen:
     """
     n = found.numbers
     doubts = [f"{capitalized(one.text)}: {one.remedy}. {IDS}" for one in n.ids.reasons]
-    held = f"{count(n.held_out_patients)} patients" if n.held_out_images else "none given"
+    held = plural(n.held_out_patients, "patient", "patients") if n.held_out_images else "none given"
     return FirstScreen(
         kind="note",
         headline="Quality is not privacy",
         sentences=[NOT_PRIVACY, COMPARE if n.held_out_images else NO_REFERENCE],
         warnings={"It is not certain who is who": " ".join(doubts)} if doubts else {},
         facts=[
-            Fact("Training images", count(n.training_images), f"{count(n.training_patients)} patients"),
+            Fact("Training images", count(n.training_images), plural(n.training_patients, "patient", "patients")),
             Fact("Synthetic images", count(n.synthetic_images)),
             Fact("Held-out images", count(n.held_out_images), held),
         ],

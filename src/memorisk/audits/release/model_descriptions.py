@@ -192,7 +192,7 @@ def _refuse_other_settings(v: ClassifierVerdict, s: ClassifierSummary, name: str
     scale = s.units.loss_scale
     if v.status == PASS and notice is not None and notice > scale.notice:
         raise InputError(
-            f"{name} passed with --notice {notice:g}, looser than {scale.notice:g} {scale.unit}: issue the run's "
+            f"{name} passed with --notice {notice:g}, looser than {scale.amount(f'{scale.notice:g}')}: issue the run's "
             "command again without --notice"
         )
     if v.status == PASS and attack_gate is not None and attack_gate > ATTACK_GATE:

@@ -12,7 +12,7 @@ from memorisk.cli.show.common import plain_console, plain_table, print_json, pri
 from memorisk.cli.show.runs import print_table
 from memorisk.cli.show.training import show_training_plan
 from memorisk.report.columns import is_missing
-from memorisk.runs.errors import one_line
+from memorisk.runs.errors import one_line, plural
 from memorisk.runs.workload import duration
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def show_generator(trained: "Trained", *, as_json: bool) -> None:
     console.print(table)
     images = summary["parts"]["training"]["images"]
     times = f"each of {images:,} training images was seen {summary['passes']:.3g} times"
-    console.print(Text(f"{summary['name']}, {summary['parameters']:,} weights, {summary['steps']:,} steps: {times}"))
+    steps = plural(summary["steps"], "step", "steps")
+    console.print(Text(f"{summary['name']}, {summary['parameters']:,} weights, {steps}: {times}"))
     if summary["stopped"]:
         console.print(Text(f"ended early: {one_line(summary['stopped'])}"), soft_wrap=True)
     for note in summary["notes"]:
@@ -60,7 +61,7 @@ def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool, watch: "WatchPl
     sizes = (f"{name.partition('.')[0]} {_megabytes(size)}" for name, size in plan.bytes.items() if size)
     lines = [
         f"conditioned on {conditions[plan.conditioned_on]}; {plan.parameters:,} weights",
-        f"{plan.steps:,} steps, in which each training image is seen {plan.passes:.3g} times",
+        f"{plural(plan.steps, 'step', 'steps')}, in which each training image is seen {plan.passes:.3g} times",
         f"about {duration(plan.seconds)} on this machine (training alone, without looks)",
         f"on the disk: {', '.join(sizes)}",
     ]
@@ -94,8 +95,8 @@ def show_generators_plan(plan: "GeneratorsPlan") -> None:
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
     for line in plan.cost.lines():
         console.print(Text(line))
-    n = sum(int(row["waiting"]) for row in plan.table.to_dict("records"))
-    console.print(Text(f"{n} trainings, about {duration(plan.seconds)} on this machine (training and drawing alone)"))
+    n = plural(sum(int(row["waiting"]) for row in plan.table.to_dict("records")), "training", "trainings")
+    console.print(Text(f"{n}, about {duration(plan.seconds)} on this machine (training and drawing alone)"))
 
 
 _DIGITS = {"psnr": 2, "ssim": 3}
@@ -134,7 +135,8 @@ def show_autoencoder_plan(plan: "AutoencoderPlan", *, as_json: bool) -> None:
     """Print what training an autoencoder would take."""
     lines = [
         f"latents of {' x '.join(str(n) for n in plan.latent_shape)}, {plan.parameters:,} weights",
-        f"at most {plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)",
+        f"at most {plural(plan.steps, 'step', 'steps')}, about {duration(plan.seconds)} on this machine (training "
+        "alone)",
     ]
     show_training_plan(plan, lines, as_json=as_json)
 

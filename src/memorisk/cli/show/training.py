@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from memorisk.cli.show.common import plain_table, print_json, signed
+from memorisk.runs.errors import plural
 from memorisk.runs.workload import duration
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def show_detector(trained: "Trained", *, as_json: bool) -> None:
 def show_detector_plan(plan: "TrainingPlan", *, as_json: bool) -> None:
     """Print what training a detector would take."""
     time = f"about {duration(plan.seconds)} on this machine (training alone)"
-    show_training_plan(plan, [f"{plan.steps:,} steps, {time}"], as_json=as_json)
+    show_training_plan(plan, [f"{plural(plan.steps, 'step', 'steps')}, {time}"], as_json=as_json)
 
 
 def show_training_plan(plan: "TrainingPlan", lines: Iterable[str], *, as_json: bool, **more: Any) -> None:
@@ -82,7 +83,8 @@ def show_training_plan(plan: "TrainingPlan", lines: Iterable[str], *, as_json: b
         return
     console = Console()
     for name, count in plan.parts.items():
-        console.print(Text(f"{name}: {count['images']:,} images of {count['patients']:,} patients"))
+        images, patients = plural(count["images"], "image", "images"), plural(count["patients"], "patient", "patients")
+        console.print(Text(f"{name}: {images} of {patients}"))
     for line in (*lines, *plan.cost.lines()):
         console.print(Text(line))
     for note in plan.notes:
@@ -110,7 +112,10 @@ def show_study_plan(plan: "StudyPlan") -> None:
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
     more = ", and what is unknown" if plan.untimed else ""
     console.print(
-        Text(f"{plan.trainings} trainings, about {duration(plan.seconds)} on this machine{more} (training alone)"),
+        Text(
+            f"{plural(plan.trainings, 'training', 'trainings')}, about {duration(plan.seconds)} on this machine{more} "
+            "(training alone)"
+        ),
         soft_wrap=True,
     )
 
@@ -142,7 +147,7 @@ def show_unique_features_plan(plan: "UniquePlan") -> None:
     console.print(table)
     for line in plan.cost.lines():
         console.print(Text(line))
-    total = f"{sum(plan.trainings.values()):,} trainings"
+    total = plural(sum(plan.trainings.values()), "training", "trainings")
     console.print(Text(f"{total}; how long each lasts is known only when its validation loss stops falling"))
 
 

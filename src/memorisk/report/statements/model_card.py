@@ -20,6 +20,7 @@ from memorisk.report.statements.statement import (
     Statement,
 )
 from memorisk.report.text import visible
+from memorisk.runs.errors import plural
 
 HEADING = "## Privacy: what the model remembers of people"
 _SPECIAL = {ord(c): f"\\{c}" for c in "\\`*_{}[]#|~$"} | {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
@@ -119,7 +120,7 @@ def _how(audit: AuditStatement) -> str:
     """Return method, units, level, data and seeds in one paragraph."""
     data = "; ".join(
         f"{escaped(part.part)} `{escaped(part.fingerprint)}`"
-        + ("" if part.images is None else f" ({part.images:,} images)")
+        + ("" if part.images is None else f" ({plural(part.images, 'image', 'images')})")
         for part in audit.data
     )
     level = "" if audit.level is None else f" Level {_short(audit.level)}; {escaped(audit.correction)}."

@@ -205,20 +205,20 @@ class LittleNoticed(ClassReason, code="little-noticed"):
 
     @Words
     def text(self) -> str:
-        gap, notice, one, unit = self.gap, self.notice, self.units.one, self.units.loss_unit
+        gap, notice, one, scale = self.gap, self.notice, self.units.one, self.units.loss_scale
         among = f", {words}" if (words := stratum_words(self.stratum, self.units)) else ""
         if math.isinf(gap):
             return (
-                f"{self.of_class}{among}: no gap of a single {one} up to {GAPS[-1]:.0f} {unit} would have been "
-                f"noticed in {share_words(POWER)}"
+                f"{self.of_class}{among}: no gap of a single {one} up to {scale.amount(f'{GAPS[-1]:.0f}')} would have "
+                f"been noticed in {share_words(POWER)}"
             )
         if gap > notice:
             return (
                 f"{self.of_class}{among}: a single {one} would have been noticed in {share_words(POWER)} only with a "
-                f"gap of at least {format_against_gates(gap, notice, kind='g')} {unit}; a pass needs {notice:g}"
+                f"gap of at least {scale.amount(format_against_gates(gap, notice, kind='g'))}; a pass needs {notice:g}"
             )
         return (
-            f"{self.of_class}: a single {one} with a gap of {notice:g} {unit} would have been noticed in "
+            f"{self.of_class}: a single {one} with a gap of {scale.amount(f'{notice:g}')} would have been noticed in "
             f"{0 if math.isnan(self.power) else int(100 * self.power)} of 100 cases (among the {self.units.many} of "
             f"whom least is noticed), and a pass needs {100 * PASS_POWER:.0f}"
         )
@@ -294,8 +294,8 @@ def power_sentence(
         cases, low, high = (f"{100 * share:.0f}" for share in simulated)
         limits = f"; simulated: {cases} of 100, {low} to {high}"
     return (
-        f"a single {units.one} with a gap of {gap:.2g} {scale.unit} or more would have been noticed in at least "
-        f"{share_words(POWER)} (class {label}{among}, where least is noticed{limits}). At {gap:.2g} {scale.unit} "
+        f"a single {units.one} with a gap of {scale.amount(f'{gap:.2g}')} or more would have been noticed in at least "
+        f"{share_words(POWER)} (class {label}{among}, where least is noticed{limits}). At {scale.amount(f'{gap:.2g}')} "
         f"{scale.effect(gap)}. Smaller gaps may be missed, and a gap in one training alone"
         f"{_by_stratum(strata or {}, units)}"
     )

@@ -64,6 +64,18 @@ class LossScale:
         """Return the smallest mean M that is MODERATE."""
         return self.gates["moderate"]
 
+    def amount(self, gap: str) -> str:
+        """Word a gap with its unit.
+
+        Args:
+            gap: Gap as it is written.
+
+        Example:
+            >>> CROSS_ENTROPY.amount("1"), CROSS_ENTROPY.amount("1.5"), NOISE_ERROR.amount("1")
+            ('1 nat', '1.5 nats', '1 SD')
+        """
+        return f"{gap} {self.unit.removesuffix('s') if gap == '1' else self.unit}"
+
     def effect(self, gap: float) -> str:
         """Word what a gap means for an image, without the unit.
 

@@ -106,7 +106,7 @@ def _share_figure(table: pd.DataFrame) -> Figure:
     top = table.head(MOST_DRAWN)
     shares = column_numbers(top, "share")
     svg = series_plot(
-        column_texts(top, "image"), {"share": counts_of(100 * shares)}, x_title="Share of all self-influence, in percent",
+        column_texts(top, "image"), {"share": counts_of(100 * shares)}, x_title="Share of self-influence, in percent",
         sublabels=[f"class {label}" for label in column_texts(top, "label")],
     )  # fmt: skip
     words = f"The first {len(top)} images have {percent(shares.sum())} of all self-influence."

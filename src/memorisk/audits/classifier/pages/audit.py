@@ -234,7 +234,7 @@ def _looser_gate(reading: ResultView) -> str:
     rule, scale, allowances = reading.verdict.rule, reading.scale, []
     if rule.notice is not None and rule.notice > scale.notice:
         allowances.append(
-            f"a single {reading.unit} must be noticed only from a gap of {rule.notice:g} {scale.unit} on "
+            f"a single {reading.unit} must be noticed only from a gap of {scale.amount(f'{rule.notice:g}')} on "
             f"(--notice, by default {scale.notice:g})"
         )
     if rule.attack_gate is not None and rule.attack_gate > ATTACK_GATE:
@@ -280,8 +280,10 @@ def _uncovered(reading: ResultView) -> list[Text]:
     lines: list[Text] = []
     if images := (unscored.n_images or 0) - (counts.n_validation or 0):  # those have a line of their own
         groups = unscored.n_groups
-        also = "" if groups is None or reading.unit == "image" else f" and {count(groups)} {reading.units}"
-        lines.append([Strong(f"{count(images)} images{also} were not scored"), f"{_of_total(counts.n_images, ', ')}."])
+        also = "" if groups is None or reading.unit == "image" else _plural(groups, reading.unit, reading.units)
+        counted = " and ".join(part for part in (_plural(images, "image", "images"), also) if part)
+        were = "was" if images == 1 and not also else "were"
+        lines.append([Strong(f"{counted} {were} not scored"), f"{_of_total(counts.n_images, ', ')}."])
     for n, what in (
         (counts.n_test, "are the test part: no model saw them, and they serve as the null."),
         (counts.n_validation, "were set aside for choosing models, and are not scored."),

@@ -26,6 +26,7 @@ from memorisk.report.figures.intervals import series_plot
 from memorisk.report.first_screen import FirstScreen
 from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.glance import limits_of
+from memorisk.runs.errors import plural
 
 DIFFERENCE = "Difference [95 % interval]"
 RUNS = ("first", "second")
@@ -68,12 +69,12 @@ def comparison_screen(comparison: Comparison) -> FirstScreen:
     n, groups = len(comparison.per_class), comparison.per_group
     lower, higher = (int(direction_of_change(comparison.per_class, sign).sum()) for sign in (-1, 1))
     answer = (
-        f"The second run remembers {count(lower)} of {count(n)} classes surely less than the first, "
+        f"The second run remembers {count(lower)} of {plural(n, 'class', 'classes')} surely less than the first, "
         f"{count(higher)} surely more."
     )
     rest = (
-        f"Of the other {count(n - lower - higher)} classes that both runs scored, the data do not say which way they "
-        "went. That a difference cannot be distinguished from 0 does not show that there is none."
+        f"Of the other {plural(n - lower - higher, 'class', 'classes')} that both runs scored, the data do not say "
+        "which way they went. That a difference cannot be distinguished from 0 does not show that there is none."
     )
     runs = [f"{run} run: {name}" for run, name in zip(RUNS, comparison.names, strict=True)]
     return FirstScreen(

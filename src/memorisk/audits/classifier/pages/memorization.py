@@ -25,9 +25,10 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import column_numbers, column_texts, count, decimal, is_missing, percent, probability, rows
+from memorisk.report.columns import column_numbers, column_texts, decimal, is_missing, percent, probability, rows
 from memorisk.report.figures import memorization as figures
 from memorisk.report.flagged import NOT_TESTED, classes_with_room, flagged_counts
+from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.levels import POWER, PREREQUISITE_LEVEL, share_words
 from memorisk.statistics.verdicts.scales import LossScale
 
@@ -280,7 +281,10 @@ def _beside_most_frequent(pair: RarestAgainstTop) -> list[Inline]:
 
 def _size(n: int | None, mean: float) -> str:
     """Word the number of images and the mean M of one of the two classes, as far as they are known."""
-    facts = [*([] if n is None else [f"{count(n)} images"]), *([] if isnan(mean) else [f"mean M {decimal(mean)}"])]
+    facts = [
+        *([] if n is None else [plural(n, "image", "images")]),
+        *([] if isnan(mean) else [f"mean M {decimal(mean)}"]),
+    ]
     return f" ({', '.join(facts)})" if facts else ""
 
 

@@ -17,6 +17,7 @@ from memorisk.report.flagged import classes_with_room
 from memorisk.report.kinds import kind_of
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
+from memorisk.runs.errors import plural
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.verdicts.levels import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.scales import LossScale
@@ -212,7 +213,7 @@ class ResultView:
     def seed_note(self) -> str:
         """Count the seeds of the models, in words."""
         seeds = self.summary.models.seeds
-        return f"{len(seeds)} seeds" if seeds else ""
+        return plural(len(seeds), "seed", "seeds") if seeds else ""
 
     def no_p_value_callout(self) -> Callout:
         """Say that the audit has no p-values, and why."""

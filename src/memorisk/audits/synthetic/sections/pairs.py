@@ -234,18 +234,19 @@ def alignment_section(result: Result, n: SyntheticNumbers, redact: bool, shown: 
     if aligned.blind:
         text += " " + terms.fill(wording.NO_ALIGNMENT_CUT)
     else:
+        looked_at = plural(aligned.n_images, "image that was", "images that were")
+        confirmed = plural(aligned.n_pairs, f"pair of {looked_at} looked at is", f"pairs of {looked_at} looked at are")
         text += (
             f" {_window_cuts(aligned.windows)}. These cuts come from {count(aligned.n_null_people)} held-out "
-            f"{terms.units} and {count(aligned.n_control_images)} synthetic images. {count(aligned.n_pairs)} pairs of "
-            f"{count(aligned.n_images)} images that were looked at are confirmed; {count(aligned.n_control_beyond)} "
-            "synthetic images lie as well on a held-out image."
+            f"{terms.units} and {count(aligned.n_control_images)} synthetic images. {confirmed} confirmed; "
+            f"{count(aligned.n_control_beyond)} synthetic images lie as well on a held-out image."
         )
     if aligned.confirms_no_plant:
         text += " " + wording.CONFIRMS_NO_PLANT
     if aligned.n_left:
         text += f" {count(aligned.n_left)} more images of flagged pairs were not looked at."
     if aligned.n_apart:
-        text += " " + terms.fill(wording.ALIGNED_APART, n=f"{count(aligned.n_apart)} images")
+        text += " " + terms.fill(wording.ALIGNED_APART, n=plural(aligned.n_apart, "image", "images"))
     blocks: list[Block] = [Paragraph(text)]
     table = result.tables["alignments"]
     chosen = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
@@ -282,7 +283,7 @@ def confirmed_callout(result: Result, numbers: SyntheticNumbers) -> list[Block]:
     if not (n := numbers.pixels.n_confirmed_pairs):
         return []
     patients = int(booleans(result.per_group, "confirmed").sum())
-    text = f"A person confirmed {count(n)} pairs of a synthetic and a training image as copies. They show "
+    text = f"A person confirmed {plural(n, 'pair', 'pairs')} of a synthetic and a training image as copies, which show "
     return [Callout("fail", "Confirmed copies", [Paragraph(f"{text}{numbers.terms.counted(patients)}.")])]
 
 

@@ -169,12 +169,13 @@ def _people_of(audit: AuditStatement) -> str:
         listed = f"; {affected.n:,} {different}{affected.units} {affected.words}"
     parts = [f"{part.units:,} {_PEOPLE.get(part.part, part.part)}" for part in audit.data if part.units]
     if audit.units != "patients":
-        return f"{audit.n_units:,} images; whose they are is unknown, so that each counts as one person{listed}"
+        images = plural(audit.n_units, "image", "images")
+        return f"{images}; whose they are is unknown, so that each counts as one person{listed}"
     if len(parts) > 1:
         return " and ".join(parts) + listed
     every = next((part.units for part in audit.data if part.units), audit.n_units)
     scored = "" if every == audit.n_units else f", of whom {audit.n_units:,} could be judged"
-    return f"{every:,} patients{scored}{listed}"
+    return f"{plural(every, 'patient', 'patients')}{scored}{listed}"
 
 
 def _next(statement: Statement) -> Text:
