@@ -1,15 +1,17 @@
 """The audit of a set of volumes: copies are found as they are, turned over and noised; honest sets are not failed."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from memorisk.audits.comparison.sets import VOLUMES_COMPARED
+from memorisk.audits.comparison.sets import VOLUMES_COMPARED, LeftOf, _left_of
 from memorisk.audits.release.export import release
-from memorisk.audits.release.statement import write_statement
+from memorisk.audits.release.statement import FilesUnread, write_statement
 from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.reasons import FramesLeft
 from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
 from memorisk.images.alterations.planting import plant_copy
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
@@ -117,6 +119,8 @@ def test_the_statement_names_what_of_volumes_was_compared(tmp_path: Path, folder
     assert audit.settings["frames"] == "volume"
     assert "Voxels outside three middle slices of each volume were compared for equality alone." in audit.not_examined
     assert "jpeg" in audit.kinds_not_tried
+    assert "--images" not in audit.subject.why
+    assert "writes no volumes" in audit.subject.why
 
 
 def test_volumes_are_not_released(copied: Result, parts: dict[str, str], tmp_path: Path) -> None:
@@ -168,3 +172,19 @@ def test_volumes_are_mirrored_cropped_shifted_and_pasted_along_each_axis(volumes
     for axis, slope in enumerate((4, 1, 8)):
         change = np.diff(cropped.pixels.astype(float), axis=axis)[2:-2, 2:-2, 2:-2].mean()
         assert change == pytest.approx(slope * share, rel=0.1)
+
+
+def test_what_was_not_read_of_volumes_is_read_as_volumes() -> None:
+    assert _left_of(["a/1.nii.gz", "a/2.nii"], "auto") == "nifti"
+    assert _left_of(["a/1.nii.gz", "a/2.tif"], "auto") == "files"
+    assert _left_of([], "auto") == "files"
+    assert _left_of(["a/1.nii.gz"], "volume") == "series"
+    remedies = {of: FramesLeft(n_synthetic=1, n_training=0, of=of).remedy for of in get_args(LeftOf)}
+    assert remedies["nifti"].startswith("--frames volume")
+    assert remedies["files"].startswith("--frames all")
+    assert "--frames" not in remedies["series"]
+
+
+def test_unread_volumes_are_not_advised_to_be_released() -> None:
+    assert "memorisk release" in FilesUnread(n_files=1).remedy
+    assert "memorisk release" not in FilesUnread(n_files=1, of_volumes=True).remedy

@@ -7,11 +7,11 @@ apart: a patient in both is refused by name, a patient whose image is in both do
 is left out. Synthetic images belong to no patient.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from memorisk.images.manifest import Manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import few_levels_note
 from memorisk.images.readers.headers import uncovered_frames
+from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.stacked_images import StackedImages
 from memorisk.images.store import ImageStore, build_store
@@ -280,6 +281,11 @@ class ComparedParts:
         return tuple(dict.fromkeys(doubts))
 
 
+LeftOf = Literal["files", "nifti", "series"]
+"""Kind of what further frames are left out of: files of several frames, NIfTI files of which slices were read, or files
+of several volumes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Sets(ComparedParts):
     """Sets of images that are compared."""
@@ -298,6 +304,8 @@ class Sets(ComparedParts):
     """Assumptions and omissions, one sentence for each, without ids."""
     frames_left: tuple[int, int] = (0, 0)
     """Numbers of pages, frames and slices of training and of synthetic files that the options leave out."""
+    left_of: LeftOf = "files"
+    """Kind of what these frames are left out of."""
     others: ImageStore | None = None
     """Images of further parts of TRAIN, whose pixels alone are compared; None without."""
 
@@ -434,9 +442,7 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
     if held is not None:
         held, images, patients, hashes = separate_held_out(stores[TRAIN], held)
     progress("looking for pages and frames that are left out", 0, 0)
-    ours, theirs = (
-        sum(uncovered_frames(stores[part].manifest, opened.options.slice_plane).values()) for part in (TRAIN, SYNTHETIC)
-    )
+    left = [uncovered_frames(stores[part].manifest, opened.options.slice_plane) for part in (TRAIN, SYNTHETIC)]
     return Sets(
         train=stores[TRAIN],
         synthetic=stores[SYNTHETIC],
@@ -445,9 +451,17 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
         shared_patients=patients,
         shared_hashes=hashes,
         notes=tuple(notes),
-        frames_left=(ours, theirs),
+        frames_left=(sum(left[0].values()), sum(left[1].values())),
+        left_of=_left_of([*left[0], *left[1]], opened.options.frames),
         others=stores.get(OTHER),
     )
+
+
+def _left_of(paths: Sequence[str], frames: str) -> LeftOf:
+    """Say what is left out: further volumes of a series in time, slices of NIfTI files, or frames of any files."""
+    if frames == "volume":
+        return "series"
+    return "nifti" if paths and all(KIND_BY_SUFFIX.get(suffix(path)) == "nifti" for path in paths) else "files"
 
 
 def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:

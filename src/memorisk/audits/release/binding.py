@@ -29,6 +29,10 @@ _NAME_THEM = "Name what is to be released with --images, and it is checked that 
 _NO_RELEASE = (  # without the name of a file, which can be a patient's
     "The set where the run found it is not what memorisk release writes of it: name its OUT with --images."
 )
+_VOLUMES = (
+    "memorisk release writes no volumes, so that no file is tied to this run: its compared.parquet has a hash of the "
+    "voxels of each."
+)
 _NOT_THESE = "What --images names is not what memorisk release writes of the images that the run compared."
 _OTHER_BYTES = "it has other bytes than the tensors that ran: memorisk release RUN OUT writes these, and nothing else"
 _NO_NUMBERS = "The weights cannot be released: an earlier memorisk audited them, or they hold a NaN."
@@ -139,6 +143,8 @@ def compared_images(run: FinishedAudit) -> ComparedImages:
 def _set(run: FinishedAudit, subject: Subject, offered: ReleaseFiles, progress: Progress) -> Binding:
     """Bind the set of an audit to folders that hold the pixels that it compared, and nothing else."""
     compared = compared_images(run)
+    if run.config.get("frames") == "volume":
+        return Binding(replace(subject, why=_VOLUMES), unread=compared.unread)
     refused: dict[Path, str] = {}
     own = run.folder / KEPT if kind_of(run.kind).chooses_images else Path(str(run.config.get("synthetic", "")))
     candidates = [*offered.images, own] if own != Path() and own.is_dir() else list(offered.images)

@@ -196,10 +196,10 @@ def _describe_and_bind(run: FinishedAudit, offered: ReleaseFiles, progress: Prog
         except OSError as error:  # of what is to be released, not of the run
             where = one_line(error.filename or run.folder, 120)
             raise InputError(f"{where} cannot be read: {one_line(error.strerror or error, 80)}") from None
-    return _add_unread(replace(audit, subject=tie.subject), tie), tie
+    return _add_unread(replace(audit, subject=tie.subject), tie, of_volumes=run.config.get("frames") == "volume"), tie
 
 
-def _add_unread(audit: AuditStatement, tie: Binding) -> AuditStatement:
+def _add_unread(audit: AuditStatement, tie: Binding, *, of_volumes: bool) -> AuditStatement:
     """Tell which files of a set were not read; unless the release is known to be without them, it does not pass."""
     if not tie.unread:
         return audit
@@ -208,7 +208,7 @@ def _add_unread(audit: AuditStatement, tie: Binding) -> AuditStatement:
     audit = replace(audit, not_examined=(sentence, *audit.not_examined))
     if tie.released or audit.status != PASS:
         return audit
-    unread = FilesUnread(n_files=len(tie.unread))
+    unread = FilesUnread(n_files=len(tie.unread), of_volumes=of_volumes)
     reasons, ways = (StatedReason.of(unread), *audit.reasons), (unread.remedy, *audit.what_would_decide)
     return replace(audit, status=UNDECIDED, reasons=reasons, what_would_decide=ways)
 
@@ -219,7 +219,14 @@ class FilesUnread(Reason, code="files-unread"):
     n_files: int
     text = Words("the folder that was audited holds {n_files:file|files} that no audit read")
     plain = Words("{n_files:file|files} of the set could not be read")
-    remedy = Words("the set without them (memorisk release SET OUT), named with --images")
+    of_volumes: bool = False
+    """Whether the set is one of volumes, of which memorisk release writes none."""
+
+    @Words
+    def remedy(self) -> str:
+        if self.of_volumes:
+            return "an audit of the set without them"
+        return "the set without them (memorisk release SET OUT), named with --images"
 
 
 def describe_run(run: FinishedAudit) -> AuditStatement:

@@ -258,6 +258,7 @@ def _reading(evidence: SyntheticEvidence, found: Findings, options: SyntheticOpt
         n_train_blank=int(is_nearly_blank(sets.train).sum()),
         n_train_frames_left=sets.frames_left[0],
         n_synthetic_frames_left=sets.frames_left[1],
+        frames_left_of=sets.left_of,
         n_synthetic_distinct=len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
     )
 

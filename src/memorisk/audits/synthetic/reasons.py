@@ -515,13 +515,26 @@ class TrainingBlank(Reason, code="training-blank"):
     )
 
 
+_WAYS_TO_READ = {
+    "files": "--frames all, which reads every one, or files of one image each",
+    "nifti": "--frames volume, which compares whole volumes",
+    "series": "files of one volume each",
+}
+"""Remedy for frames that were not read, by what they are left out of."""
+
+
 class FramesLeft(Reason, code="frames-unread"):
     """Files with further pages, frames or slices that were not read."""
 
     n_synthetic: int
     n_training: int
+    of: str = "files"
+    """Kind of what the frames are left out of, as `memorisk.audits.comparison.sets.LeftOf`."""
     plain = Words("some files hold several images, of which only the first were read")
-    remedy = Words("--frames all, which reads every one, or files of one image each")
+
+    @Words
+    def remedy(self) -> str:
+        return _WAYS_TO_READ[self.of]
 
     @Words
     def text(self) -> str:

@@ -238,6 +238,8 @@ class Reading:
     n_train_blank: int = 0
     n_train_frames_left: int = 0
     n_synthetic_frames_left: int = 0
+    frames_left_of: str = "files"
+    """Kind of what these frames are left out of, as `memorisk.audits.comparison.sets.LeftOf`."""
     n_synthetic_distinct: int
 
 

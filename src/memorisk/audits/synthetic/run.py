@@ -220,7 +220,7 @@ def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[
     if n := n_unread(sets.train):
         yield TrainingUnread(n_files=n).text
     if any(sets.frames_left):
-        yield FramesLeft(n_synthetic=sets.frames_left[1], n_training=sets.frames_left[0]).text
+        yield FramesLeft(n_synthetic=sets.frames_left[1], n_training=sets.frames_left[0], of=sets.left_of).text
     sources, kinds = sets.train.manifest.groups[plants.source].astype(str), plants.kind.tolist()
     noticed = plant_power(np.ones(plants.n, dtype=bool), sources, kinds=kinds, seed=options.seed).kinds
     if unmade := [kind for kind in options.kinds if kind not in noticed]:

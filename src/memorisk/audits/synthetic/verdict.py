@@ -194,7 +194,7 @@ def _parts(numbers: SyntheticNumbers) -> Iterator[Reason]:
         yield why.TrainingBlank(n_images=n)
     frames = reading.n_synthetic_frames_left, reading.n_train_frames_left
     if any(frames):
-        yield why.FramesLeft(n_synthetic=frames[0], n_training=frames[1])
+        yield why.FramesLeft(n_synthetic=frames[0], n_training=frames[1], of=reading.frames_left_of)
     yield from check_reasons(numbers.checks, numbers.terms.names)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from memorisk.report.blocks import Block, Callout, Column, Details, Fact, Facts, Page, Paragraph, Section, Steps, Text
 from memorisk.report.columns import FORMATS, column_numbers, count
 from memorisk.report.glance import first_picture
-from memorisk.runs.errors import plural
+from memorisk.statistics.verdicts.reasons import Count
 from memorisk.studies.engine.layout import SectionSchema, StudyLayout
 from memorisk.studies.engine.tables import StudyTable, failure_blocks, table_blocks
 
@@ -74,22 +74,14 @@ def study_page(
     )
 
 
-class Counted(int):
-    """Number that a sentence writes with the words that agree with it, as in ``{n_cells:cell|cells}``."""
-
-    def __format__(self, words: str) -> str:
-        """Write the number, and the words for one or for several if there are some."""
-        return plural(int(self), *words.split("|")) if words else count(int(self))
-
-
 def answer_sentence(section: SectionSchema, values: Mapping[str, Any]) -> str:
     """Write the sentence that answers the title of a section.
 
     Args:
         section: Schema of the section.
-        values: Values of the names in braces.
+        values: Values of the names in braces; ``{n:cell|cells}`` is a number with its noun.
     """
-    return section.answer.format_map({name: Counted(v) if isinstance(v, int) else v for name, v in values.items()})
+    return section.answer.format_map({name: Count(v) if isinstance(v, int) else v for name, v in values.items()})
 
 
 def answer_numbers(frame: pd.DataFrame, columns: Sequence[Column], source: str) -> dict[str, Any]:
