@@ -1,5 +1,6 @@
 """Fixtures that every room's tests share."""
 
+import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.drawings import whole_drawings, words_of_drawing
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
@@ -49,6 +52,39 @@ def _without_second_look() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("memorisk.audits.synthetic.analysis.look_again", looked_at_nothing)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_lines_of_figures() -> Iterator[None]:
+    """Figures are not drawn to their end, which takes a tenth of a small audit; their texts stay."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memorisk.report.figures.sheet.Sheet.svg", words_of_drawing)
+        yield
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Iterator[None]:
+    """Figures are drawn to their end, for tests that look at their lines or at pages in a browser."""
+    with whole_drawings():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _with_one_whitening_per_set() -> Iterator[None]:
+    """The whitening of the same thumbnails is fitted once: hundreds of tests audit the same few images."""
+    from memorisk.images.copies import near_copies
+
+    fit, fitted = near_copies.fit_whitening, {}
+
+    def kept(*sets: np.ndarray) -> Any:
+        key = tuple((small.shape, hashlib.sha256(np.ascontiguousarray(small)).digest()) for small in sets)
+        if key not in fitted:
+            fitted[key] = fit(*sets)
+        return fitted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(near_copies, "fit_whitening", kept)
         yield
 
 

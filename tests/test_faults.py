@@ -61,7 +61,7 @@ def images(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(images, tmp_path_factory) -> tuple[dict[str, bytes], float, dict[str, float]]:
+def undisturbed(images, drawn, tmp_path_factory) -> tuple[dict[str, bytes], float, dict[str, float]]:
     """The result of a run that nothing happened to, how long it took, and when each stage began."""
     folder = tmp_path_factory.mktemp("undisturbed")
     begun = time.monotonic()
@@ -263,6 +263,7 @@ def test_a_full_disk_under_the_store(images, small_disk, tmp_path, capsys):
         assert (pixels[row, :, :, 0] == np.asarray(Image.open(images / manifest["path"].iloc[row]))).all()
 
 
+@pytest.mark.thorough
 def test_a_full_disk_found_when_only_the_tables_are_missing(images, small_disk, tmp_path, capsys):
     """Every training is done and kept; only the result has no room."""
     disk = small_disk(2048)

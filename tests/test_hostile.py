@@ -18,6 +18,8 @@ from memorisk.runs.errors import InputError
 from tests.commands import answer, class_folders, picture, refusal
 from tests.report.chromium import Chromium, find_chromium
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 LABELS = [
     "<img src=x onerror=\"document.title='hacked'\">",
     "'\"; {{7*7}} {% raise %} ${7*7} $\\frac{1}{0}$ \u202egnp.exe\u202c",

@@ -14,6 +14,8 @@ from tests.audits.synthetic.making import parts
 from tests.report.chromium import Chromium, find_chromium
 from tests.thorough import thorough
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 ATTACK = "document.title='hacked'"
 PATIENTS = [
     f"<script>{ATTACK}</script>",

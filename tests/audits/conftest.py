@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.report.figures.sheet import Sheet
 
 SMALL = {"models": 6, "epochs": 4, "processes": 1}
 
@@ -16,9 +15,3 @@ def small_run(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("small") / "run"
     audit_classifier("digits", out=out, **SMALL)
     return out
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are not drawn to their end, for tests that read numbers or words: tests of pages draw them."""
-    monkeypatch.setattr(Sheet, "svg", lambda _: "<svg></svg>")

@@ -14,3 +14,8 @@ def browser() -> Iterator[Chromium]:
         pytest.skip("no Chromium on this machine (apt-get install chromium)")
     with Chromium(path) as running:
         yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _drawn(drawn: None) -> None:
+    """Pages and figures as they are."""

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 import memorisk
-from memorisk.report.figures.sheet import Sheet
 from tests.audits.synthetic.making import parts
 from tests.report.chromium import Chromium, find_chromium
 
@@ -46,26 +45,24 @@ def audited(sets: dict[str, Path], out: Path, **settings) -> memorisk.Result:
 
 
 @pytest.fixture(scope="session")
-def _drawn_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path]:
+def _audited_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path]:
     root = tmp_path_factory.mktemp("viewed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Sheet, "svg", lambda _: "<svg></svg>")
-        sets = write_sets(root / "sets")
-        audited(sets, root / f"<img src=x onerror={ATTACK}>")
+    sets = write_sets(root / "sets")
+    audited(sets, root / f"<img src=x onerror={ATTACK}>")
     return sets, next(path for path in root.iterdir() if path.name != "sets")
 
 
 @pytest.fixture
-def sets(_drawn_once: tuple[dict[str, Path], Path]) -> dict[str, Path]:
-    return _drawn_once[0]
+def sets(_audited_once: tuple[dict[str, Path], Path]) -> dict[str, Path]:
+    return _audited_once[0]
 
 
 @pytest.fixture
-def run(_drawn_once: tuple[dict[str, Path], Path], tmp_path: Path) -> Path:
+def run(_audited_once: tuple[dict[str, Path], Path], tmp_path: Path) -> Path:
     """A finished run of its own, whose name is hostile."""
     import shutil
 
-    made = _drawn_once[1]
+    made = _audited_once[1]
     return Path(shutil.copytree(made, tmp_path / "runs" / made.name))
 
 

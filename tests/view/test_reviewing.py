@@ -18,15 +18,7 @@ from memorisk.view.pairs import FilterRun, SyntheticRun, unturned
 from memorisk.view.review import FILE, PairReview
 from tests.view.conftest import audited
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 NO = ("dismiss", "Dr. A", "another person")
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    from memorisk.report.figures.sheet import Sheet
-
-    monkeypatch.setattr(Sheet, "svg", lambda _: "<svg></svg>")
 
 
 def opened(run: Path) -> SyntheticRun:

@@ -22,8 +22,6 @@ from memorisk.statistics.intervals import two_way_interval
 from tests.audits.made_evidence import twin_evidence
 from tests.thorough import thorough
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 SIZES = {"a": 24, "b": 40}
 
 

@@ -89,7 +89,6 @@ def test_every_text_of_a_generators_run_is_in_standard_deviations(tmp_path: Path
     assert "tells their images from new ones in" in re.sub(r"\s+", " ", texts["officer.html"])
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_planted_patient_is_found_and_a_generator_that_remembers_nobody_passes(tmp_path: Path) -> None:
     for name in ("planted", "honest"):
         (tmp_path / name).mkdir()
@@ -125,7 +124,6 @@ def test_gaps_of_unseen_images_have_the_standard_deviation_one_in_any_unit() -> 
     assert set(one.items.label) == {"all images"}
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_strip_of_a_remembered_image_shows_the_difference(tmp_path: Path) -> None:
     """Errors differ by hundreds of SD between images: an axis from 0 would show one dot."""
     audited(errors(gap=8.0), tmp_path)
@@ -138,7 +136,6 @@ def test_the_strip_of_a_remembered_image_shows_the_difference(tmp_path: Path) ->
     assert min(*places["seen"], *places["unseen"]) == 0.0
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_models_that_explain_no_noise_and_models_of_which_nothing_is_known_do_not_pass(tmp_path: Path) -> None:
     for name, table in (
         ("nothing-learned", errors(levels=1).assign(trivial=0.1)),
@@ -189,7 +186,6 @@ def test_a_table_that_cannot_be_joined_is_refused_with_the_way_out(change, messa
         denoising_evidence(change(errors(n_seeds=2)))
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_runs_in_different_units_are_not_compared(tmp_path: Path) -> None:
     (tmp_path / "generator").mkdir()
     audited(errors(levels=1, n_seeds=3), tmp_path / "generator")

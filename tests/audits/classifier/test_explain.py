@@ -27,8 +27,6 @@ from memorisk.training.engine.predict import predict_logits
 from tests.audits.classifier.test_compare import make_run
 from tests.commands import answer, class_folders, entries, refusal
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 TINY = {"models": 6, "epochs": 3, "processes": 1, "fail_on": "never", "lr": 0.01}
 QUICK = {"permutations": 99}
 NAMES = [f"p{patient:02}_{view}.png" for patient in range(16) for view in range(2)]

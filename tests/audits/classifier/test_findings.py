@@ -23,8 +23,6 @@ from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
 from memorisk.studies.rare_distinctive.rarity_cells import cell_from_run
 from memorisk.training.engine.data import build_targets
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 OPTIONS, CONTEXT = AnalysisOptions(), Context(design="balanced")
 FINDINGS = ("common", "often", "rare")
 SHARES = (0.5, 0.3, 0.06)

@@ -30,8 +30,6 @@ from tests.audits.made_evidence import twin_evidence
 from tests.commands import answer, environment, memorisk, refusal
 from tests.thorough import thorough
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 SIZES = {"plain": 60, "sky": 60, "moss": 40}
 RECIPE = {"models": 8, "epochs": 40, "lr": 0.003, "processes": 1, "split_seed": 3}
 QUICK = RECIPE | {"models": 6, "epochs": 2}
@@ -170,6 +168,7 @@ def test_the_rerun_keeps_the_halves_and_changes_the_start(finished):
     assert not starts & {str(s) for s in before.seeds}
 
 
+@pytest.mark.thorough
 def test_a_killed_run_goes_on_to_the_same_result(source, tmp_path, monkeypatch):
     """Stopped at each of several trainings; half-written files of a kill in the middle of a write are cleared."""
     whole = tmp_path / "whole"
@@ -223,6 +222,7 @@ def test_kill_9_while_the_changed_models_train_loses_nothing(source, tmp_path, c
     assert not list((tmp_path / "run").rglob(IMAGES))
 
 
+@pytest.mark.thorough
 def test_more_seeds_and_other_classes_train_only_what_is_new(source, tmp_path):
     run = tmp_path / "run"
     audit_classifier(source, out=run, **QUICK)  # the baseline first, the intervention later

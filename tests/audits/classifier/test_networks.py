@@ -169,6 +169,7 @@ def test_one_audit_has_one_network(tmp_path: Path) -> None:
         memorisk.audit_classifier("digits", out=tmp_path / "run", model=(SMALL, LARGE), **QUICK)
 
 
+@pytest.mark.thorough
 def test_a_killed_comparison_goes_on(
     compared: tuple[Path, DefenceResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_killed_comparison_goes_on(
     pd.testing.assert_frame_equal(found.table, compared[1].table)
 
 
+@pytest.mark.thorough
 def test_a_later_network_joins_and_a_regime_does_not(
     compared: tuple[Path, DefenceResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

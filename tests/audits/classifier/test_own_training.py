@@ -19,7 +19,6 @@ from memorisk.runs.user_code.functions import load_named
 from memorisk.training.classifiers.jobs import LOGITS
 from tests.commands import plain_images
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
 MODULE = '''
@@ -164,6 +163,7 @@ def test_a_changed_text_trains_again_and_the_same_one_does_not(mine, tmp_path):
     assert 1.4 in ratios  # 7 / 5: the changed text made them
 
 
+@pytest.mark.thorough
 def test_the_placebo_has_a_validation_part_too(mine, tmp_path):
     kept = tmp_path / "kept"
     kept.mkdir()

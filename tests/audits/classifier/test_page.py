@@ -22,7 +22,7 @@ from tests.thorough import thorough
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser(drawn):
     path = find_chromium()
     if path is None:
         pytest.skip("no Chromium on this machine (apt-get install chromium)")
@@ -40,7 +40,6 @@ def words(html: str) -> str:
     return re.sub(r"\s+", " ", html_text.unescape(re.sub(r"<[^>]+>", " ", bare)).replace("\u00a0", " "))
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("status", "headline", "symbol"),
     [("fail", "Not ready for release", "✕"), ("pass", "Passed", "✓"), ("undecided", "Could not be decided", "?")],
@@ -53,12 +52,10 @@ def test_verdict_comes_first_in_words_symbol_and_colour(status, headline, symbol
     assert main.index(headline) < main.index("<nav")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_unknown_status_is_undecided():
     assert "Could not be decided" in page_text(make_result(status="great"))
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_verdict_says_why_and_what_would_decide():
     result = make_result(status="undecided")
     text = page_text(result)
@@ -67,7 +64,6 @@ def test_verdict_says_why_and_what_would_decide():
     assert "What would decide it" in text
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_the_first_screen_says_what_would_have_been_noticed(status):
     first = words(render_page(classifier_page(make_result(status=status))).split("<nav")[0])
@@ -80,7 +76,6 @@ def test_the_first_screen_says_what_would_have_been_noticed(status):
     assert "In class a<b> a single patient can go unnoticed, even if strongly remembered" in first
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_a_gate_that_is_looser_than_the_default_is_told_beside_it(status):
     result = make_result(status=status)
@@ -97,7 +92,6 @@ def test_a_gate_that_is_looser_than_the_default_is_told_beside_it(status):
     assert "looser" not in first(notice=1.0, attack_gate=0.55)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_no_rounding_carries_an_auc_to_the_gate():
     result = make_result(status="pass")
     near = result.attacks.assign(high=np.where(result.attacks["attack"] == "loss_threshold", 0.5998, 0.55))
@@ -106,7 +100,6 @@ def test_no_rounding_carries_an_auc_to_the_gate():
     assert ", 0.600]" not in page
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["fail", "undecided"])
 def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_noticed(status):
     result = make_result(("a", "b", "c"), status=status)
@@ -126,7 +119,6 @@ def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_notic
     )
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_the_first_screen_counts_the_images_that_every_model_saw(status):
     def first(**more):
@@ -138,7 +130,6 @@ def test_the_first_screen_counts_the_images_that_every_model_saw(status):
     assert "not scored" not in first(n_train=None)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     result = make_result(status="fail", level_q=0.001, correction="bh")
     table = result.per_class.assign(verdict_flagged=[7, *[0] * (len(result.per_class) - 1)])
@@ -154,7 +145,6 @@ def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     assert "The list that is shown" not in page_text(result.replace(summary=result.summary | {"level_q": 0.1}))
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_many_reasons_are_folded_but_none_is_lost():
     why = [f"class {i}: a reason" for i in range(30)]
     result = make_result(status="undecided")
@@ -163,7 +153,6 @@ def test_many_reasons_are_folded_but_none_is_lost():
     assert "Why (30)" in html.split("<nav")[0]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_fail_counts_what_it_rests_on():
     result = make_result()
     flagged = int(result.per_group["flagged"].sum())
@@ -173,7 +162,6 @@ def test_a_fail_counts_what_it_rests_on():
     assert (f"{above} class is surely above the gate" in text) == (above == 1)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_required_wording_with_the_numbers_of_this_audit():
     text = page_text(make_result(n_trained_on=1234.0, level_q=0.05))
     required = (
@@ -191,7 +179,6 @@ def test_required_wording_with_the_numbers_of_this_audit():
     assert "only for the canary part: |T|+|C| images each" in page_text(paper)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_patient_who_is_flagged_in_two_classes_counts_once():
     result = make_result(status="fail")
     rows = result.per_group.iloc[:2].assign(group="P-77", flagged=True)
@@ -206,7 +193,6 @@ def test_a_patient_who_is_flagged_in_two_classes_counts_once():
     assert "The list has 2 rows: 1 row repeats one that is flagged in another class, too." in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_what_was_not_covered():
     result = make_result(
         labels=("a", "b", "c", "d", "e", "f", "g"), n_validation=7, n_skipped=3, without_partner_images=2
@@ -225,7 +211,6 @@ def test_what_was_not_covered():
         assert sentence in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_class_table_holds_every_class_with_its_interval():
     result = make_result()
     html = render_page(classifier_page(result))
@@ -238,7 +223,6 @@ def test_class_table_holds_every_class_with_its_interval():
         assert shown.strip().startswith(f"{row['label']} {limits} {row['tier']}")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_rarest_class_beside_the_most_memorized_one():
     pair = {"label_rarest": "a", "label_top": "b", "n_rarest": 20, "mean_rarest": 0.12, "difference": 0.66}
     sure = page_text(make_result(rarest_vs_top=pair | {"low": 0.3, "high": 1.0}))
@@ -251,7 +235,6 @@ def test_the_rarest_class_beside_the_most_memorized_one():
     assert "also the most memorized" in page_text(make_result(rarest_vs_top=pair | {"label_top": "a"}))
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_attacks_are_ordered_and_the_control_is_marked_last():
     html = render_page(classifier_page(make_result()))
     table = html.split("Attacks over all classes", 1)[1].split("</table>")[0]
@@ -263,7 +246,6 @@ def test_attacks_are_ordered_and_the_control_is_marked_last():
     assert "The control behaves" in words(html)
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [(0.55, 0.65, "The control fails"), (0.4, 0.6, "The control behaves"), (np.nan, np.nan, "could not be measured")],
@@ -275,7 +257,6 @@ def test_a_control_that_works_is_a_warning(low, high, said):
     assert [s for s in ("The control fails", "The control behaves", "could not be measured") if s in text] == [said]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_failed_prerequisites_leave_no_p_values_and_say_so():
     result = make_result()
     per_group = result.per_group.assign(p_value=np.nan, adjusted=np.nan, flagged=False)
@@ -288,7 +269,6 @@ def test_failed_prerequisites_leave_no_p_values_and_say_so():
     assert "p-values of all patients" not in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_check_of_the_null_is_told():
     result = make_result()
     p = np.array([0.5, 0.03, 0.9, np.nan, 0.2])
@@ -300,20 +280,17 @@ def test_the_check_of_the_null_is_told():
     assert re.search(r"Unseen canaries do not look like test images in +keratosis +\(smallest p[^)]*: 4\.0e−4;", broken)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_correction_that_ran_is_named():
     assert "Benjamini-Yekutieli on the classes, then within them" in page_text(make_result(correction="by"))
     assert "Benjamini-Hochberg on the classes, then within them" in page_text(make_result())
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_nobody_flagged_is_not_called_nobody_remembered():
     result = make_result()
     text = page_text(result.replace(per_group=result.per_group.assign(flagged=False)))
     assert "No patient is flagged. In classes that cannot be tested none could have been." in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_images_without_patients_are_called_images():
     result = make_result(groups_of=1)
     text = page_text(result.replace(summary=result.summary | {"n_groups": result.summary["n_images"]}))
@@ -323,7 +300,6 @@ def test_images_without_patients_are_called_images():
     assert "each image counts as its own patient" in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_placebo_is_told_or_its_absence_is():
     assert "5.1 % of the p-values were at most 0.05" in page_text(make_result())
     assert "In 1 of 20 repeats at least one was flagged" in page_text(make_result())
@@ -331,7 +307,6 @@ def test_placebo_is_told_or_its_absence_is():
     assert "--placebo adds one of these very images" in page_text(make_result(placebo=None))
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("audit", ["generator", "losses"])
 def test_audits_without_a_placebo_name_none_and_generators_have_no_published_question(audit):
     of_scale = {"scale": "spreads"} if audit == "generator" else {"model": TRAINED_ELSEWHERE}
@@ -344,7 +319,6 @@ def test_audits_without_a_placebo_name_none_and_generators_have_no_published_que
     assert ("published question" in text) == (audit == "losses")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_losses_of_a_given_generator_are_compared_by_their_difference():
     text = page_text(make_result(target=TARGET, scale="spreads"))
     beside = TARGET["replication"]["loss"]
@@ -353,7 +327,6 @@ def test_losses_of_a_given_generator_are_compared_by_their_difference():
     )
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_very_model_has_its_own_section_when_it_was_scored():
     text = page_text(make_result(target=TARGET))
     assert "The very model is another model than the audited ones" in text
@@ -367,13 +340,11 @@ def test_the_very_model_has_its_own_section_when_it_was_scored():
     assert "The very model" not in page_text(make_result())
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_models_are_compared_with_what_the_target_saw():
     text = page_text(make_result(target=TARGET | {"n_members": 250}))
     assert "20.0 % fewer than the 250 that the model to be released saw" in text  # 200 each
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_patient_flagged_in_two_classes_counts_once_and_is_named_as_such():
     result = make_result()
     groups = result.per_group.copy()
@@ -433,7 +404,6 @@ def test_page_survives_saving_and_loading(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("undrawn")
 def test_every_key_and_column_may_be_absent():
     result = make_result(images=60)
     whole = render_page(classifier_page(result))
@@ -459,10 +429,7 @@ def test_an_empty_result_renders_as_undecided():
     assert "None" not in text.replace("None.", "")
 
 
-@pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize(
-    "value", [None, thorough("text"), thorough(3), thorough([]), thorough({}), [1, 2], thorough({"a": None})]
-)
+@pytest.mark.parametrize("value", [None, *map(thorough, ("text", 3, [], {}, [1, 2], {"a": None}))])
 def test_summary_values_of_another_shape_do_not_break_the_page(value):
     result = make_result(images=60, target=TARGET)
     structured = [k for k, v in result.summary.items() if isinstance(v, (list, dict))]

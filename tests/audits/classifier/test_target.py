@@ -32,8 +32,6 @@ from memorisk.scores.rmia import split_population
 from memorisk.training.engine.pixels import AUGMENTATIONS
 from tests.audits.made_evidence import twin_evidence
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 A_CLASS = 20
 
 

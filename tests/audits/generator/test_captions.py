@@ -33,7 +33,6 @@ from tests.models.generators.test_unet import pipeline
 from tests.models.small_text_to_image import CAPTIONS, lora_file, text_to_image_folder
 
 pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("undrawn")
 SMALL = {"steps": 3, "batch_size": 8, "levels": 3, "draws": 1, "models": 6, "processes": 1, "kind": "unet"}
 SIDE, MEMBERS, OTHERS = 16, 40, 30
 

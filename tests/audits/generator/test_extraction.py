@@ -33,7 +33,7 @@ from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import no_progress
 from tests.audits.generator.test_target import ALPHA_BAR, SIDE, pictures, remembering, written
 
-pytestmark = pytest.mark.usefixtures("undrawn", "quick")
+pytestmark = pytest.mark.usefixtures("quick")
 N_DRAWN = 120
 FILES = ("manifest.csv", "audit/verdict.json", "audit/result.sha256")
 

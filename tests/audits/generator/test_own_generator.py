@@ -21,7 +21,6 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.files import file_fingerprint
 from memorisk.runs.user_code.functions import load_named
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "own_generator.py"
 
 MODULE = '''
@@ -238,6 +237,7 @@ def test_an_object_with_a_loss_and_a_dataset_score_as_the_network_does(mine: str
     assert noise_losses(Denoiser(network, own.schedule().alphas_cumprod), x, list("abc"), [300], 1).shape == (1, 3)
 
 
+@pytest.mark.thorough
 def test_a_changed_text_trains_again_in_the_same_folder_and_the_same_one_does_not(mine: str, tmp_path: Path) -> None:
     settings = {"out": "run", "train": f"{mine}:train", **TINY, "models": 2}
     audit_generator("digits", **settings)
@@ -249,6 +249,7 @@ def test_a_changed_text_trains_again_in_the_same_folder_and_the_same_one_does_no
     assert len(list(Path("run/losses").glob("*.npy"))) == 2 * len(first)
 
 
+@pytest.mark.thorough
 def test_a_killed_training_finds_its_checkpoint_folder_which_goes_when_it_is_done(mine: str, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     seen.mkdir()

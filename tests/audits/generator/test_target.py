@@ -60,8 +60,6 @@ from memorisk.statistics.verdicts.units import UnitNames
 from tests.models.generators.test_unet import pipeline
 from tests.models.small_dit import noise_of_training, small_dit, small_spec
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 SIDE, PATIENTS, UNSEEN = 8, 40, 30
 ALPHA_BAR = linear_schedule()
 PUBLISHED = [name for name, attack in NOISE_ATTACKS.items() if name != "loss" and not attack.needs_condition]

@@ -20,7 +20,6 @@ from tests.audits.generator.test_target import PATIENTS, UNSEEN, pictures, writt
 from tests.models.generators.test_unet import SMALL as CONFIG
 from tests.models.generators.test_unet import edit, pipeline
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 SMALL = {"steps": 3, "batch_size": 8, "levels": 3, "draws": 1, "models": 6, "processes": 1, "group_from": r"(p\d+)"}
 
 
@@ -64,6 +63,7 @@ def test_a_folder_of_classes_is_asked_with_each_images_own(tmp_path: Path) -> No
     assert load_file(weights)["class_embedding.weight"].shape[0] == 10
 
 
+@pytest.mark.thorough
 def test_twins_of_ones_own_training_are_references_of_a_folder(
     images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

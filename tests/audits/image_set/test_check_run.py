@@ -22,6 +22,8 @@ from tests.audits.image_set.making import HOSTILE, picture, write_set
 from tests.report.chromium import Chromium
 from tests.report.conftest import browser
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 __all__ = ["browser"]
 
 

@@ -32,6 +32,8 @@ from tests.report.chromium import Chromium
 from tests.report.conftest import browser
 from tests.report.statements.test_statement import reason
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 __all__ = ["browser"]
 
 HOSTILE = "<script>document.title='hacked'</script> [a](https://e.example)"

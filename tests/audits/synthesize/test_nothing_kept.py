@@ -24,8 +24,6 @@ from memorisk.runs.errors import MemoriskError
 from tests.audits.synthesize.conftest import run
 from tests.audits.synthesize.making import HERE, N_TRAIN, OF
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 HOPELESS = {"images": 20, "most_tries": 3, "families": ("rotation",)}
 
 

@@ -15,6 +15,8 @@ from tests.report.chromium import Chromium
 from tests.report.conftest import browser
 from tests.report.test_page_browser import CONTRAST
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 __all__ = ["browser"]  # the fixture
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
 

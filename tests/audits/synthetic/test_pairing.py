@@ -25,8 +25,6 @@ from tests.audits.synthetic.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, s
 from tests.audits.synthetic.test_heads import logits
 from tests.commands import answer, environment, memorisk
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 COPIED = 20
 
 

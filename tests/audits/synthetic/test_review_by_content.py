@@ -21,7 +21,6 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.folder import write_config
 from tests.audits.synthetic.making import parts, store_of
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 PLAIN = Pseudonyms(None)
 NO = ("dismiss", "B", "a phantom, no patient")
 YES = ("confirm", "", "")

@@ -17,8 +17,6 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.synthetic.making import parts, store_of
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 COPIED = 16
 NAMES = Pseudonyms(None)
 PASSES = {"plants": 12, "recall": 0.2, "plant_kinds": ("exact", "flipped", "noised")}

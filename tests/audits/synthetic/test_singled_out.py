@@ -22,8 +22,6 @@ from memorisk.statistics.verdicts.remedies import Claim, Way, Ways, alternatives
 from memorisk.statistics.verdicts.units import UnitNames
 from tests.audits.synthetic.making import parts, store_of, write_sets
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 COPIED = 3
 PASSES = {"detector": "pixels", "plants": 12, "recall": 0.2, "plant_kinds": ("exact", "flipped", "noised")}
 

@@ -11,8 +11,6 @@ from memorisk.statistics.copies.reversed_queries import reversed_queries
 from memorisk.statistics.copies.set_memorization import memorized_share
 from memorisk.statistics.multiple_testing import ErrorSpending
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 M, N, EACH, DRAWN, LOOKS = 40, 60, 5, 200, 1
 
 

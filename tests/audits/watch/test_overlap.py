@@ -12,8 +12,6 @@ from memorisk.audits.watch.run import plan_watch, watch_training
 from memorisk.runs.errors import InputError
 from tests.commands import refusal
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 REFUSED = [
     ("real/train/watch", "lies inside the training images"),
     ("real/train", "lies inside the training images"),

@@ -21,8 +21,6 @@ from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 SETTINGS = {"images": 60, "looks": 3, "quality": "none", "detector": "pixels"}
 
 

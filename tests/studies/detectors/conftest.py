@@ -9,6 +9,7 @@ from PIL import Image
 
 from memorisk.studies.detectors.benchmark import benchmark_detectors
 from memorisk.studies.detectors.results import Benchmark
+from tests.drawings import whole_drawings
 
 pytest.importorskip("kornia")
 
@@ -24,7 +25,8 @@ SETTINGS: dict[str, Any] = {
 def benched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Benchmark]:
     """The folder and the result of a benchmark of five backbones."""
     out = tmp_path_factory.mktemp("bench") / "run"
-    return out, benchmark_detectors("digits", out=out, **SETTINGS)
+    with whole_drawings():
+        return out, benchmark_detectors("digits", out=out, **SETTINGS)
 
 
 def patients(root: Path, *, n: int = 90, each: int = 3, blank: int = 0) -> Path:

@@ -39,6 +39,8 @@ from memorisk.studies.rare_distinctive.tables import study_tables
 from tests.commands import class_folders
 from tests.report.chromium import Chromium, find_chromium
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 QUICK = {"processes": 1, "fail_on": "never"}
 CNN, RESNET = "small_cnn", "small_resnet"
 PLAIN, HOSTILE = "digits", "two|<b>\nclasses"

@@ -18,6 +18,7 @@ from memorisk.models.provenance import group_hashes
 from memorisk.studies.pairs.copies import benchmark_copies
 from memorisk.studies.pairs.reid import benchmark_reid
 from memorisk.studies.pairs.results import PairBenchmark
+from tests.drawings import whole_drawings
 
 SIDE = 16
 GROUPS = {"group_from": r"(p\d+)_"}
@@ -109,7 +110,8 @@ def headed(tmp_path_factory: pytest.TempPathFactory, people: Path) -> Path:
 def identified(tmp_path_factory: pytest.TempPathFactory, people: Path, headed: Path) -> tuple[Path, PairBenchmark]:
     """Folder and result of a benchmark of re-identification."""
     out = tmp_path_factory.mktemp("bench") / "reid"
-    return out, benchmark_reid(people, out=out, **settings(headed))
+    with whole_drawings():
+        return out, benchmark_reid(people, out=out, **settings(headed))
 
 
 @pytest.fixture(scope="session")
@@ -119,7 +121,8 @@ def copied(
     """Folder and result of a benchmark of copies."""
     out = tmp_path_factory.mktemp("bench") / "copies"
     told = settings(headed) | {"families": ("blur", "darkening"), "test_images": 20, "reid": identified[0]}
-    return out, benchmark_copies(people, out=out, **told)
+    with whole_drawings():
+        return out, benchmark_copies(people, out=out, **told)
 
 
 def settings(headed: Path) -> dict[str, Any]:
