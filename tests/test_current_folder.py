@@ -40,10 +40,11 @@ COMMANDS: dict[tuple[str, ...], str] = {
     (
         "audit",
         "synthetic",
-    ): "train ../out/drawn --held-out held {groups} --plants 2 --fail-on never --out ../out/synthetic",
+    ): "train ../out/drawn --held-out held {groups} --plants 2 --plant-kinds exact --fail-on never "
+    "--out ../out/synthetic",
     ("quality",): "train ../out/drawn --held-out held {groups} --features pixels:8 --out ../out/quality",
     ("filter",): "train ../out/drawn ../out/kept --detector {detector} --calibration held --miss-rate 0.5 "
-    "--families rotation {groups} --fail-on never",
+    "--families rotation --plant-kinds exact {groups} --fail-on never",
     ("synthesize",): "train ../out/loop --generator own:draw --python-path ../code --images 4 --detector {detector} "
     "--calibration held --miss-rate 0.5 --families rotation {groups} --dry-run",
     ("watch",): "steps --train train --held-out held --images 8 --quality none --looks 1 --out ../out/watch --dry-run",
@@ -131,9 +132,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A poisoned folder with images in it; marks, code and results are beside it."""
     above = tmp_path_factory.mktemp("current")
     found = poison(above / "place", above / "marks")
-    for name, numbers in (("train", range(40)), ("held", range(100, 140)), ("atlas", range(200, 240))):
+    for name, numbers in (("train", range(20)), ("held", range(100, 120)), ("atlas", range(200, 224))):
         people(found / name, numbers)
-    for label, numbers in (("benign", range(300, 330)), ("malignant", range(400, 430))):
+    for label, numbers in (("benign", range(300, 316)), ("malignant", range(400, 416))):
         people(found / "labelled" / label, numbers, images=1)
     people(found / "steps" / "step-1", range(500, 510), images=1)
     (above / "code").mkdir()

@@ -25,7 +25,6 @@ from tests.audits.release.test_officer_page import visible_text
 from tests.audits.synthetic.making import blended, digits
 from tests.commands import own_cache, refusal
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 N_NEW = 130
 HOW = {"detector": "pixels", "auditor": "pca:16", "one_image_per_patient": True}
 

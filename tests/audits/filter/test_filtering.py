@@ -37,7 +37,7 @@ from memorisk.statistics.pairs.guarantee import miss_guarantee
 from memorisk.training.detectors.lcmem.inputs import build_initial_network
 from memorisk.training.detectors.options import LatentOptions
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
-from tests.audits.filter.conftest import run
+from tests.audits.filter.conftest import ONE_KIND, run
 from tests.audits.filter.making import BROKEN, COPIED, IDENTICAL, N_NEW, N_SET, N_TRAIN, OF, contents, digit_sets
 from tests.commands import answer, refusal
 from tests.training.siamese import latents_of, patients
@@ -279,7 +279,7 @@ def filter_with_further_part(place: Path, pixels: np.ndarray, out: str) -> Resul
     table.to_csv(place / f"{out}.csv", index=False)
     found = filter_synthetic(
         place / f"{out}.csv", place / "set", place / out, detector="pixels", families="noise:0.1",
-        calibration_split="test", group_column="patient",
+        calibration_split="test", group_column="patient", auditor=OF["auditor"], **ONE_KIND,
     )  # fmt: skip
     assert isinstance(found, Result)
     return found
@@ -340,7 +340,7 @@ def test_images_without_a_score_are_rejected_and_their_copies_are_not_missed(pla
         np.savez(place / f"black-{name}.npz", images=images[name], ids=[f"{name}{i}" for i in range(len(images[name]))])
     found = filter_synthetic(
         place / "train", place / "black-set.npz", place / "black", calibration=place / "black-new.npz",
-        detector="pixels", measure="cosine", families="blur",
+        detector="pixels", measure="cosine", families="blur", auditor=OF["auditor"], **ONE_KIND,
     )  # fmt: skip
     assert isinstance(found, Result)
     assert found.per_image["reason"].tolist()[:3] == ["no score"] * 3
@@ -366,6 +366,7 @@ def test_siamese_detectors_of_one_name_that_know_some_people(tmp_path: Path, mon
     found = filter_synthetic(
         train, tmp_path / "set.npy", tmp_path / "out", calibration=new, families="re-identification", miss_rate=0.3,
         confidence=0.6, detector=[tmp_path / "0" / "net", tmp_path / "1" / "net"], device="cpu",
+        auditor="pixels", **ONE_KIND,
     )  # fmt: skip
     assert isinstance(found, Result)
     assert found.verdict["detectors"] == ["detector:net (1)", "detector:net (2)"]

@@ -83,7 +83,7 @@ def test_folders_that_would_mix_with_the_inputs_are_refused(place: Path) -> None
     with pytest.raises(InputError, match="holds files that are not a run"):
         run(place, "taken", families="noise:0.1")
     with pytest.raises(InputError, match="miss_rate"):
-        run(place, "out", families="noise:0.1", miss_rate=0.1)
+        run(place, "out", families="noise:0.1", miss_rate=0.1, plant_kinds=())
 
 
 KILL = """
@@ -108,7 +108,7 @@ run.filter_synthetic({train!r}, {made!r}, {out!r}, calibration={new!r}, detector
 
 
 @pytest.mark.thorough
-def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result) -> None:
+def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result, drawn: None) -> None:
     stages = {"copies": ("clean_set", "encode_png", 20), "end": ("run", "write_json", 1)}
     running = {}
     for out, (module, name, after) in stages.items():
@@ -131,7 +131,7 @@ def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result
         assert (folder / ".kept.building").is_dir() == (out == "copies")
         assert (folder / KEPT).is_dir() == (out == "end")
         assert not (folder / "filter.json").exists()
-        run(place, out, families="noise:0.1", gallery=True)
+        run(place, out, families="noise:0.1", gallery=True, plant_kinds=())
         leave = (*VOLATILE, "config.yaml")
         assert contents(folder, leave) == contents(place / "out", leave)
         assert not (folder / ".kept.building").exists()
