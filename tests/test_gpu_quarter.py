@@ -71,6 +71,7 @@ def is_over(pid: int) -> bool:
     return False
 
 
+@pytest.mark.thorough
 def test_a_stage_that_fails_dies_or_overruns_leaves_the_others(tmp_path: Path) -> None:
     (tmp_path / "stages.py").write_text(STAGES)
     done = run(tmp_path, "-c", RUN, str(tmp_path / "out"), path=(tmp_path,))

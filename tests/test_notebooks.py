@@ -27,7 +27,6 @@ TOLD = {
     "synthetic_set": ["Not ready for release", "No copying of the kinds"],
 }
 """The verdicts of each notebook, in their order."""
-QUICK = {"classifier"}
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -70,11 +69,8 @@ def test_a_committed_notebook_was_run_from_top_to_bottom_and_names_no_place(path
     tells(notebook, path.stem)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.thorough) for path in NOTEBOOKS],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.thorough
+@each
 def test_a_notebook_runs_anew_and_tells_the_same(path: Path, tmp_path: Path) -> None:
     if path.stem == "own_training":
         pytest.importorskip("lightning")

@@ -227,6 +227,7 @@ def test_what_the_page_on_extending_names_is_there() -> None:
     assert names - defined == set()
 
 
+@pytest.mark.thorough
 def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > len(PAGES) + len(NOTEBOOKS)  # and the page of what is not found
@@ -247,6 +248,7 @@ class Quiet(SimpleHTTPRequestHandler):
         """Log nothing."""
 
 
+@pytest.mark.thorough
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("query", "answer"),
@@ -273,6 +275,7 @@ def test_the_search_leads_to_the_page_that_answers(site: Path, browser: Chromium
     assert first.partition("?")[0].endswith(answer)
 
 
+@pytest.mark.thorough
 def test_notebooks_are_pages_with_their_code_and_pictures(site: Path) -> None:
     for notebook in NOTEBOOKS:
         place = (site / notebook.relative_to(DOCS)).with_suffix(".html")
@@ -288,6 +291,7 @@ def test_notebooks_are_pages_with_their_code_and_pictures(site: Path) -> None:
         assert not (site / notebook.relative_to(DOCS)).exists()
 
 
+@pytest.mark.thorough
 def test_the_reference_has_signatures_and_examples(site: Path) -> None:
     page = (site / "reference.html").read_text("utf-8")
     for name, module in _PUBLIC.items():

@@ -36,6 +36,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     assert build("wheel", source, tmp_path / "again").read_bytes() == wheel.read_bytes()
 
 
+@pytest.mark.thorough
 def test_the_demo_runs_from_the_wheel_alone(tmp_path: Path) -> None:
     """In an empty environment, away from the checkout; PyTorch and the rest are those of the tests' environment."""
     pytest.importorskip("hatchling")

@@ -205,6 +205,7 @@ STUDIES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("study", ["rare-distinctive", thorough("generators")])
 def test_a_pseudonymised_study_names_nobody(tables: dict[str, Path], tmp_path: Path, study: str) -> None:
     config = copy.deepcopy(STUDIES[study])

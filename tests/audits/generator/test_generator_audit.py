@@ -68,6 +68,7 @@ def test_the_report_lists_the_settings_that_the_kind_of_generator_has(run: Path)
     assert {"kind", "steps", "batch_size", "lr", "flip", "levels", "draws"} <= set(training)
 
 
+@pytest.mark.thorough
 def test_weights_count_as_kept_only_while_their_files_are_there(run: Path, tmp_path: Path) -> None:
     assert json.loads((run / "summary.json").read_text())["weights_kept"]
     out = tmp_path / "run"
@@ -117,6 +118,7 @@ def test_killed_in_a_training_one_process_continues_to_the_bytes_that_two_proces
     assert files(out) == files(run)
 
 
+@pytest.mark.thorough
 def test_more_models_keep_the_trainings(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run" / "losses").glob("*.npy")}

@@ -668,6 +668,7 @@ def test_classes_are_counted_where_both_sides_have_them(place: Path) -> None:
     assert not len(run("copies", "runs/copies").per_class)
 
 
+@pytest.mark.thorough
 def test_chest_x_rays_by_patient(place: Path, shared_data: Path) -> None:
     """Real patients with many images, split at random by patient; one compressed copy of each of thirty."""
     from PIL import Image

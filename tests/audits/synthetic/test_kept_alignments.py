@@ -69,6 +69,7 @@ def killed_at(name: str):
     return progress
 
 
+@pytest.mark.thorough
 def test_a_killed_second_look_goes_on_to_the_same_bytes(aligned) -> None:
     whole, once = files(run()), len(aligned)
     assert once > 3 * LOOKED

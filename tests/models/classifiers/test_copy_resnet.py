@@ -74,6 +74,7 @@ def naive(t: dict[str, torch.Tensor], x: torch.Tensor, power: float) -> torch.Te
     return torch.stack([(field.clamp(min=1e-4) ** power).mean() ** (1 / power) for field in y.unflatten(0, (-1, 8))])
 
 
+@pytest.mark.thorough
 def test_features_are_those_of_the_formula() -> None:
     net = network()
     net.power.fill_(2.5)
