@@ -38,7 +38,6 @@ import torch.nn.functional as F
 from intervals import median_interval
 from memorisk.audits.comparison.distances import CANDIDATES, measure_distances
 from memorisk.audits.comparison.features import FITTED_IMAGES, FeatureTables
-from memorisk.images.procedural import procedural_images
 from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.runs.environment import machine, versions
@@ -51,6 +50,7 @@ from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_d
 
 sys.path.append(str(Path(__file__).parents[1] / "recipes"))
 from procedural_people import draw_people
+from procedural_pictures import procedural_images
 
 RESULT, SIDE, PIXELS = Path(__file__).parent / "results" / "default.json", 64, 32
 EVERY_PAIR = "pixels, every pair"

@@ -30,7 +30,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from memorisk.images.procedural import procedural_images
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.copy_detectors import Detector, DetectorNetwork, load_detector, new_network, published_sentence
@@ -41,6 +40,7 @@ from memorisk.models.settings import COPY_DETECTOR, DEFAULT_DETECTOR
 from memorisk.runs.environment import versions
 from memorisk.runs.files import atomic_path, write_text
 from procedural_people import draw_copies, draw_people
+from procedural_pictures import procedural_images
 
 BACKBONE, SIZE = "copy_resnet", 64
 PREPROCESSING = Preprocessing((SIZE, SIZE), 3, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))

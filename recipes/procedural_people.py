@@ -1,6 +1,6 @@
 """Procedural people and copies of them, on which the detector ``default`` is trained.
 
-`draw_people` makes families of look-alikes from `memorisk.images.procedural` pictures. A family shares a template, as
+`draw_people` makes families of look-alikes from pictures of `procedural_pictures.py`. A family shares a template, as
 chest X-rays share ribs; each member bends it, and blends a picture of its own into it, everywhere or here and there.
 The difference between members is drawn for each family, from hardly to nearly all: a detector must distinguish people
 by the little that they do not share, and must not need it to be constant. Some families are dark, or low in contrast.

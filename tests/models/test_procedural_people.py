@@ -2,6 +2,7 @@
 
 import importlib.util
 import io
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,8 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from memorisk.images.procedural import procedural_images
-
 RECIPE = Path(__file__).parents[2] / "recipes" / "procedural_people.py"
+procedural_images = runpy.run_path(str(RECIPE.with_name("procedural_pictures.py")))["procedural_images"]
 spec = importlib.util.spec_from_file_location("procedural_people", RECIPE)
 assert spec is not None
 assert spec.loader is not None

@@ -1,10 +1,17 @@
 """Images made by formulas: decided by their numbers, of many kinds, and never blank."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from memorisk.images.procedural import KINDS, procedural_image, procedural_images
 from memorisk.runs.errors import InputError
+
+RECIPE = runpy.run_path(str(Path(__file__).parents[2] / "recipes" / "procedural_pictures.py"))
+KINDS, procedural_image, procedural_images = (
+    RECIPE[name] for name in ("KINDS", "procedural_image", "procedural_images")
+)
 
 
 @pytest.mark.parametrize("name", KINDS)
