@@ -71,6 +71,17 @@ def drawn() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _without_search_for_models() -> Iterator[None]:
+    """No search for the number of models with which an audit could pass, which is most of a small audit of patients.
+
+    `tests.audits.classifier.test_rehearsal` and the commands that tests start as processes take it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memorisk.audits.classifier.rehearsal._search", lambda *_, **__: [])
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _with_one_whitening_per_set() -> Iterator[None]:
     """The whitening of the same thumbnails is fitted once: hundreds of tests audit the same few images."""
     from memorisk.images.copies import near_copies

@@ -28,6 +28,13 @@ from tests.thorough import thorough
 
 QUICK = {"epochs": 1, "batch_size": 8, "processes": 1, "device": "cpu", "fail_on": "never"}
 UNSURE = Rehearsal(0, 3.0, (Obstacle.CLASSES,))
+SEARCH = rehearsal._search
+
+
+@pytest.fixture(autouse=True)
+def _searching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search for the number of models, which other tests leave out."""
+    monkeypatch.setattr(rehearsal, "_search", SEARCH)
 
 
 def people(n: int, n_classes: int) -> Manifest:
