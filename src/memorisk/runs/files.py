@@ -237,10 +237,10 @@ def fingerprint(*values: Any, length: int = 16) -> str:
     return digest.hexdigest()[:length]
 
 
-def file_fingerprint(path: str | Path, *, length: int = 32) -> str:
+def file_fingerprint(path: str | Path) -> str:
     """Hash a file's bytes, a megabyte at a time."""
     digest = hashlib.blake2b(digest_size=32)
     with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
-    return digest.hexdigest()[:length]
+    return digest.hexdigest()[:32]

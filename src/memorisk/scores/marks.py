@@ -50,16 +50,15 @@ class WhiteBoxScore:
     """Number of images of the label."""
 
 
-def kl_divergence(clean: ArrayLike, marked: ArrayLike, *, clip: float = CLIP) -> FloatArray:
-    """Compute KL(f(x_c) || f(x_u)) of each probe: ``sum_k p_k log(p_k / q_k)``, both clipped to [clip, 1].
+def kl_divergence(clean: ArrayLike, marked: ArrayLike) -> FloatArray:
+    """Compute KL(f(x_c) || f(x_u)) of each probe: ``sum_k p_k log(p_k / q_k)``, both clipped to [`CLIP`, 1].
 
     Args:
         clean: Probabilities of the clean probes, [..., n, K].
         marked: Probabilities of the marked probes, [..., n, K]; leading axes broadcast.
-        clip: Least probability that is used.
 
     Returns:
-        Divergences [..., n] in nats. Clipped rows do not add to one, so that a value may be below 0 by about K x clip.
+        Divergences [..., n] in nats. Clipped rows do not add to one, so a value may be below 0 by about K x `CLIP`.
 
     Raises:
         InputError: Shapes differ, or a value is not a probability.
@@ -74,7 +73,7 @@ def kl_divergence(clean: ArrayLike, marked: ArrayLike, *, clip: float = CLIP) ->
     for array in (p, q):
         if array.size and not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1 + 1e-6):
             raise InputError("probabilities must lie between 0 and 1: give the outputs of a softmax")
-    p, q = np.clip(p, clip, 1), np.clip(q, clip, 1)
+    p, q = np.clip(p, CLIP, 1), np.clip(q, CLIP, 1)
     return np.sum(p * (np.log(p) - np.log(q)), axis=-1)
 
 
@@ -120,7 +119,7 @@ def paper_score(mark: ArrayLike, random: ArrayLike) -> PaperScore:
     return PaperScore(float(u.mean() - r.mean()), float(u.mean()), float(r.mean()), p, len(u))
 
 
-def white_box_score(mark: ArrayLike, random: ArrayLike, *, clip: float = CLIP) -> WhiteBoxScore:
+def white_box_score(mark: ArrayLike, random: ArrayLike) -> WhiteBoxScore:
     """Compute M_w as published (section 2.2).
 
     M_w is the ``mean of log p(y | x_u) - log p(y | x_r)`` over training images of the label.
@@ -128,7 +127,6 @@ def white_box_score(mark: ArrayLike, random: ArrayLike, *, clip: float = CLIP) -
     Args:
         mark: Probability of the label with the mark, [n].
         random: Probability of the label with a random patch, [n].
-        clip: Least probability that is used.
 
     Raises:
         InputError: Shapes differ or the arrays are empty.
@@ -140,5 +138,5 @@ def white_box_score(mark: ArrayLike, random: ArrayLike, *, clip: float = CLIP) -
     u, r = np.asarray(mark, dtype=np.float64), np.asarray(random, dtype=np.float64)
     if u.ndim != 1 or u.shape != r.shape or not len(u):
         raise InputError(f"probabilities have shapes {u.shape} and {r.shape}; give [n] each, n at least 1")
-    m = np.log(np.clip(u, clip, 1)) - np.log(np.clip(r, clip, 1))
+    m = np.log(np.clip(u, CLIP, 1)) - np.log(np.clip(r, CLIP, 1))
     return WhiteBoxScore(float(m.mean()), float(u.mean()), float(r.mean()), len(u))

@@ -180,12 +180,12 @@ def _as_rough(
     return order
 
 
-def _as_spectrum(b: FloatArray, rng: np.random.Generator, rounds: int = 30) -> np.ndarray:
+def _as_spectrum(b: FloatArray, rng: np.random.Generator) -> np.ndarray:
     """Return an order of the pixels with nearly the patch's spectrum: iterated amplitude-adjusted surrogates."""
     amplitude = np.abs(np.fft.rfft2(b))
     ranked = np.argsort(b.reshape(-1), kind="stable")
     order = rng.permutation(b.size)
-    for _ in range(rounds):
+    for _ in range(30):
         spectrum = np.fft.rfft2(b.reshape(-1)[order].reshape(b.shape))
         size = np.abs(spectrum)
         turned = np.where(size > 0, spectrum / np.where(size > 0, size, 1), 1)

@@ -196,7 +196,6 @@ def copy_rule(
     laid: str = "upright",
     ids_given: bool = True,
     compared_with: int | None = None,
-    seed: int = 0,
     progress: CountProgress | None = None,
 ) -> CopyRule:
     """Learn from real images the rule by which two images are nearly the same.
@@ -210,7 +209,6 @@ def copy_rule(
         ids_given: Whether ``people`` are ids of people; else they are ids of images.
         compared_with: Number of images that are compared with all these people; None where these are compared with
             each other.
-        seed: Random seed for drawing people where there are more than `RULE_IMAGES` images.
         progress: Function called with the number of rows compared and the number of all.
 
     Source:
@@ -220,7 +218,7 @@ def copy_rule(
     names, who = np.unique(people, return_inverse=True)
     n_people = len(names)
     compared = n_people * (n_people - 1) // 2 if compared_with is None else n_people * compared_with
-    chosen = np.random.default_rng(seed).permutation(n_people)[
+    chosen = np.random.default_rng(0).permutation(n_people)[
         : max(1, n_people * RULE_IMAGES // max(RULE_IMAGES, len(small)))
     ]
     vectors = whitening.table(small)
@@ -280,7 +278,6 @@ def near_copies(
     rule: CopyRule,
     read: PixelReader,
     *,
-    limit: int = MAX_PAIRS,
     progress: CountProgress | None = None,
 ) -> NearCopies:
     """Find all pairs of one set that are nearly the same.
@@ -289,17 +286,16 @@ def near_copies(
         small: Thumbnails, [n, 32, 32].
         rule: Rule that was learned; without a threshold the function finds no pair.
         read: Function that reads an image by its row.
-        limit: Length of the longest list; the most similar pairs are kept.
         progress: Function called with the number of rows compared and the number of all.
 
     Returns:
-        Pairs, the most similar first, with their fine details.
+        Pairs, at most `MAX_PAIRS`, the most similar first, with their fine details.
     """
     if rule.chance.similarity is None:
         return NO_PAIRS
     vectors = rule.whitening.table(small)
     laid = [rule.whitening.table(other) for other in other_positions(small, rule.laid)]
-    pairs = near_pairs(vectors, threshold=rule.chance.similarity, laid=laid, limit=limit, progress=progress)
+    pairs = near_pairs(vectors, threshold=rule.chance.similarity, laid=laid, limit=MAX_PAIRS, progress=progress)
     plain = np.einsum("pk,pk->p", vectors[pairs.first], vectors[pairs.second])
     other = pairs.similarity > np.minimum(plain, 1.0) + _ROUNDING
     return _confirmed(pairs.first, pairs.second, pairs.similarity, other, pairs.found, rule, read, read)
@@ -313,7 +309,6 @@ def near_copies_between(
     read_second: PixelReader,
     *,
     block: int = 1024,
-    limit: int = MAX_PAIRS,
     progress: CountProgress | None = None,
 ) -> tuple[BestMatches, NearCopies]:
     """Find each image's most similar image of another set, and all pairs that are nearly the same, in one pass.
@@ -328,11 +323,11 @@ def near_copies_between(
         read_first: Function that reads an image of the first set by its row.
         read_second: Function that reads an image of the second set by its row.
         block: Number of rows that are compared at a time.
-        limit: Length of the longest list; the most similar pairs are kept.
         progress: Function called with the number of rows of the first set that are done and the number of all.
 
     Returns:
-        The most similar image for each image of the first set, and the pairs, the most similar first.
+        The most similar image for each image of the first set, and the pairs, at most `MAX_PAIRS`, the most similar
+        first.
     """
     best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
     tables = [rule.whitening.table(laid) for laid in (second, *other_positions(second, rule.laid))]
@@ -358,7 +353,7 @@ def near_copies_between(
                 n_pairs += len(rows)
                 new = (rows + i, columns + j, similarity[rows, columns], laid[rows, columns])
                 listed = [np.concatenate(both) for both in zip(listed, new, strict=True)]
-                order = np.lexsort((listed[1], listed[0], -listed[2]))[:limit]
+                order = np.lexsort((listed[1], listed[0], -listed[2]))[:MAX_PAIRS]
                 listed = [values[order] for values in listed]
         if progress is not None:
             progress(min(i + block, len(first)), len(first))

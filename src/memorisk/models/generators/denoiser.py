@@ -77,7 +77,7 @@ class Denoiser:
 
     @classmethod
     def from_scheduler(
-        cls, network: Callable[..., Any], scheduler: Any, *, null: torch.Tensor | None = None, guidance: float = 1.0
+        cls, network: Callable[..., Any], scheduler: Any, *, null: torch.Tensor | None = None
     ) -> "Denoiser":
         """Wrap a network by the scheduler of its training.
 
@@ -85,7 +85,6 @@ class Denoiser:
             network: Network, as in `Denoiser`.
             scheduler: Scheduler of diffusers, or an object with ``alphas_cumprod`` [T] and ``config.prediction_type``.
             null: Condition that means none, as in `Denoiser`.
-            guidance: Scale of the guidance, as in `Denoiser`.
 
         Raises:
             InputError: The scheduler has no such levels, or an unknown prediction.
@@ -97,25 +96,21 @@ class Denoiser:
                 "DDPMScheduler), or use Denoiser.from_sigmas for a network of EDM"
             )
         prediction = getattr(scheduler.config, "prediction_type", "epsilon")
-        return cls(network, torch.as_tensor(share), prediction, null, guidance)
+        return cls(network, torch.as_tensor(share), prediction, null)
 
     @classmethod
-    def from_sigmas(
-        cls, network: Callable[..., Any], sigmas: Any, *, null: torch.Tensor | None = None, guidance: float = 1.0
-    ) -> "Denoiser":
+    def from_sigmas(cls, network: Callable[..., Any], sigmas: Any) -> "Denoiser":
         """Wrap a network of EDM, D(x + s e; s), preconditioning included.
 
         Args:
             network: Network, called as ``network(x + s e, s)``, s [b].
             sigmas: Noise levels, [T], rising from above 0; they become the times of the denoiser.
-            null: Condition that means none, as in `Denoiser`.
-            guidance: Scale of the guidance, as in `Denoiser`.
 
         Raises:
             InputError: The levels do not rise from above 0.
         """
         s = torch.as_tensor(sigmas, dtype=torch.float64)
-        return cls(network, 1 / (1 + s.square()), "sigma", null, guidance)
+        return cls(network, 1 / (1 + s.square()), "sigma")
 
     @cached_property
     def log_snr(self) -> np.ndarray:

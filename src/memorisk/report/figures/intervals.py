@@ -136,15 +136,8 @@ _APART = 0.17  # share of a row by which each of the two intervals is shifted fr
 Intervals = tuple[ArrayLike, ...]  # estimates, lower limits, upper limits
 
 
-def difference_plot(
-    labels: Sequence[str],
-    difference: Intervals,
-    noise: Intervals,
-    *,
-    names: tuple[str, str] = ("the intervention", "retraining alone"),
-    x_title: str = "Difference of mean M, with 95 % interval",
-) -> str:
-    """Draw for each class the difference (full line, dot) and below it the noise (dashed, square).
+def difference_plot(labels: Sequence[str], difference: Intervals, noise: Intervals) -> str:
+    """Draw for each class the difference by an intervention (full line, dot), below it that by retraining (dashed).
 
     Rows beyond 40 are left out; the caller chooses which come first. Intervals that reach far beyond all estimates
     are cut at the edge with an arrowhead.
@@ -153,8 +146,6 @@ def difference_plot(
         labels: Names of the rows, ``[n]``, top to bottom.
         difference: Estimates, lower and upper limits of the difference, ``[n]`` each; NaN for a missing one.
         noise: Estimates, lower and upper limits of the noise, ``[n]`` each.
-        names: Names of the difference and of the noise.
-        x_title: Name of the axis.
 
     Returns:
         Figure as SVG text.
@@ -177,8 +168,8 @@ def difference_plot(
             limits = (mean[row], low[row], high[row])
             _interval(sheet, limits, row + shift, (start, end), (ink, dash, marker), _HEAVY)
     _row_axes(axes, (start, end), len(labels))
-    sheet.key_below([("blue", DASHES[0], names[0]), ("grey", DASHES[1], names[1])], below=56)
-    sheet.titles(x_title)
+    sheet.key_below([("blue", DASHES[0], "the intervention"), ("grey", DASHES[1], "retraining alone")], below=56)
+    sheet.titles("Difference of mean M, with 95 % interval")
     return sheet.svg()
 
 

@@ -89,22 +89,19 @@ def leaderboard(measured: Sequence[Detector], strengths: Sequence[str]) -> Leade
     return Leaderboard(pd.DataFrame(rows), ranges, tied)
 
 
-def paired_tests(
-    pairs: Sequence[tuple[Detector, Detector]], strength: str, pool: str = "test"
-) -> list[DetectorComparison]:
+def paired_tests(pairs: Sequence[tuple[Detector, Detector]], strength: str) -> list[DetectorComparison]:
     """Run paired tests of detectors on the same copies, each by the measure that validation chose; Holm over them.
 
     Args:
         pairs: Pairs of detectors that have a measure.
         strength: Strength of the copies.
-        pool: Name of the pool whose copies are compared.
     """
     if not pairs:
         return []
     involved = {d.name: d for pair in pairs for d in pair}
-    hits = {name: d.hits(d.chosen(strength), strength, pool) for name, d in involved.items()}
+    hits = {name: d.hits(d.chosen(strength), strength, "test") for name, d in involved.items()}
     first = next(iter(involved.values()))
-    source = first.of(first.chosen(strength), strength)[0].pools[pool].source
+    source = first.of(first.chosen(strength), strength)[0].pools["test"].source
     return compare_pairs([(a.name, b.name) for a, b in pairs], hits, source)
 
 

@@ -216,7 +216,7 @@ def mean_over_seeds(
 
 
 def combine_seeds(
-    estimate: np.ndarray, low: np.ndarray, high: np.ndarray, *, ends: tuple[float, float], level: float = 0.95
+    estimate: np.ndarray, low: np.ndarray, high: np.ndarray, *, ends: tuple[float, float]
 ) -> tuple[float, float, float]:
     """Return the mean of several seeds with its limits, as `mean_over_seeds` does.
 
@@ -225,14 +225,13 @@ def combine_seeds(
         low: Lower limit of each seed, [S]; NaN where there is none.
         high: Upper limit of each seed, [S].
         ends: Least and greatest value.
-        level: Coverage of Student's interval.
     """
     measured = np.isfinite(estimate)
     if not measured.any():
         return float("nan"), float("nan"), float("nan")
     e, n = estimate[measured], int(measured.sum())
     middle = float(e.mean())
-    half = float(scipy.stats.t.ppf((1 + level) / 2, n - 1) * e.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+    half = float(scipy.stats.t.ppf(0.975, n - 1) * e.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     below = [middle - half] if n > 1 else []
     above = [middle + half] if n > 1 else []
     if np.isfinite(low[measured]).all() and np.isfinite(high[measured]).all():

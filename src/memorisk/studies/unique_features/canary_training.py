@@ -241,7 +241,7 @@ def initial_loss(job: CanaryJob, model: nn.Module, images: np.ndarray) -> float:
     return float(cross_entropy(logits, job.labels[job.rows]).mean())
 
 
-def influence_epochs(initial: float, losses: np.ndarray, n: int = N_CHECKPOINTS) -> np.ndarray:
+def influence_epochs(initial: float, losses: np.ndarray) -> np.ndarray:
     """Return the epochs (1, 2, ...) of TracInCP's checkpoints.
 
     They are evenly spaced over the epochs that cover 95 % of the loss reduction.
@@ -249,12 +249,11 @@ def influence_epochs(initial: float, losses: np.ndarray, n: int = N_CHECKPOINTS)
     Args:
         initial: Mean loss before the first step.
         losses: Mean loss of each epoch.
-        n: Largest number of epochs.
     """
     reduction = initial - losses.min()
     reached = np.flatnonzero(initial - losses >= SHARE_OF_REDUCTION * reduction)
     last = int(reached[0]) + 1 if len(reached) else len(losses)
-    return np.unique(np.rint(np.linspace(1, last, n)).astype(int))
+    return np.unique(np.rint(np.linspace(1, last, N_CHECKPOINTS)).astype(int))
 
 
 def _influence(job: CanaryJob, log: EarlyStoppingLog, images: np.ndarray, initial: float) -> Arrays:
@@ -317,17 +316,14 @@ STACK = 32
 """Largest number of networks in a stack."""
 
 
-def run_on_gpu(
-    jobs: Sequence[CanaryJob], on_done: Callable[[CanaryJob, MemoriskError | None], None], *, most: int = STACK
-) -> None:
+def run_on_gpu(jobs: Sequence[CanaryJob], on_done: Callable[[CanaryJob, MemoriskError | None], None]) -> None:
     """Run jobs; those of one network and data set run together where that is possible.
 
     Args:
         jobs: Jobs that are not done yet.
         on_done: Function that is called with each job as it ends, and with its error; the other jobs continue.
-        most: Largest number of networks in a stack.
     """
-    for group in stacks(jobs, most):
+    for group in stacks(jobs, STACK):
         if len(group) > 1:
             try:
                 run_together(group)
