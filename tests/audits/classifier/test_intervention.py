@@ -402,6 +402,7 @@ def test_classes_are_a_tuple_however_they_are_given():
     assert ClassifierOptions().intervene is None
 
 
+@pytest.mark.thorough
 def test_a_damaged_or_foreign_array_of_changed_images_is_written_again(source, tmp_path, monkeypatch):
     whole = tmp_path / "whole"
     audit_classifier(source, out=whole, **QUICK, **ON_MOSS)

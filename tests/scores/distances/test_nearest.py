@@ -362,6 +362,7 @@ for m, n in ((1, 1), (3, 2), (2, 3), (1, 5), (2, 6), (3, 7)):
 """
 
 
+@pytest.mark.thorough
 def test_kernels_read_nothing_beyond_the_rows(tmp_path):
     told = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", BOUNDS], env=told, check=True)
