@@ -139,18 +139,24 @@ def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
         raise InputError(f"{name} is a run of {kind.command}, not of an audit: {kind.written_again}")
 
 
-def refuse_no_page(out: Path) -> None:
+def refuse_no_page(out: Path, *, option: str = "--out", inside: bool = False, mark: str = _GENERATOR) -> None:
     """Refuse a path where no page can be written, or where one would take the place of another file.
+
+    Args:
+        out: Path of the page.
+        option: Option that names it.
+        inside: Whether the page lies in a folder that the command makes.
+        mark: Text near the start of a page that may be replaced.
 
     Raises:
         InputError: It does not end in .html, is a folder, lies in none, or is a file that memorisk did not write.
     """
-    called = f"--out {one_line(out)}"
+    called = f"{option} {one_line(out)}"
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{called}: name a file that ends in .html")
-    if out.is_dir() or not out.absolute().parent.is_dir():
+    if out.is_dir() or not (inside or out.absolute().parent.is_dir()):
         raise InputError(f"{called}: name a file in a folder that exists")
-    if out.is_file() and _GENERATOR not in out.read_text(encoding="utf-8", errors="replace")[:_HEAD]:
+    if out.is_file() and mark not in out.read_text(encoding="utf-8", errors="replace")[:_HEAD]:
         raise InputError(f"{called} is another file: name a new one, or a page of memorisk, which is replaced")
 
 

@@ -8,7 +8,7 @@ from importlib import resources
 from itertools import count
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jinja2
 from starlette.applications import Starlette
@@ -39,6 +39,14 @@ _PICTURE = {"Content-Type": "image/png"}
 _LONGEST_BODY = 1 << 14  # bytes that an answer may have
 LookedInto = SyntheticRun | FilterRun | ClassifierRun | CheckRun
 """Tables of a run that the pages show."""
+ViewedRun = TypeVar("ViewedRun", bound=PairRun | ClassifierRun | CheckRun)
+_ONLY: dict[type, str] = {
+    SyntheticRun: "only a run of audit synthetic has pairs to judge",
+    PairRun: "only a run of audit synthetic or filter has pairs to look at",
+    ClassifierRun: "only a run of audit classifier or audit losses has patients to look at",
+    CheckRun: "only a run of images check has sets of copies to look at",
+}
+"""Refusal of a run of another kind on the pages of these."""
 
 
 class Viewer:
@@ -86,48 +94,15 @@ class Viewer:
             self._entries[folder] = held
         return held[1]
 
-    def synthetic(self, run: RunEntry) -> SyntheticRun:
-        """Return the pairs of a synthetic run; they are read again where the run was written again.
+    def opened_as(self, run: RunEntry, kind: type[ViewedRun]) -> ViewedRun:
+        """Return the tables of a run of one kind, as `opened` does.
 
         Raises:
             InputError: The run is of another kind, is not finished, or was made with ``--redact``.
         """
         opened = self.opened(run)
-        if not isinstance(opened, SyntheticRun):
-            raise InputError("only a run of audit synthetic has pairs to judge")
-        return opened
-
-    def pairs(self, run: RunEntry) -> PairRun:
-        """Return the pairs of a run, whether they are judged or only looked at.
-
-        Raises:
-            InputError: The run has no pairs, is not finished, or was made with ``--redact``.
-        """
-        opened = self.opened(run)
-        if not isinstance(opened, PairRun):
-            raise InputError("only a run of audit synthetic or filter has pairs to look at")
-        return opened
-
-    def classifier(self, run: RunEntry) -> ClassifierRun:
-        """Return the patients of a classifier run; they are read again where the run was written again.
-
-        Raises:
-            InputError: The run is of another kind, is not finished, or was made with ``--redact``.
-        """
-        opened = self.opened(run)
-        if not isinstance(opened, ClassifierRun):
-            raise InputError("only a run of audit classifier or audit losses has patients to look at")
-        return opened
-
-    def check(self, run: RunEntry) -> CheckRun:
-        """Return the sets of copies of a check of images; they are read again where the run was written again.
-
-        Raises:
-            InputError: The run is of another kind, is not finished, or was made with ``--redact``.
-        """
-        opened = self.opened(run)
-        if not isinstance(opened, CheckRun):
-            raise InputError("only a run of images check has sets of copies to look at")
+        if not isinstance(opened, kind):
+            raise InputError(_ONLY[kind])
         return opened
 
     def opened(self, run: RunEntry) -> LookedInto:
@@ -228,7 +203,7 @@ class Pages:
     def pairs(self, request: Request) -> Response:
         """Show a page of pairs as a grid."""
         run = self.viewer.run(request)
-        pair_run = self.viewer.pairs(run)
+        pair_run = self.viewer.opened_as(run, PairRun)
         review = pair_run.review if isinstance(pair_run, SyntheticRun) else None
         last = max(1, -(-len(pair_run.pairs) // PER_PAGE))
         page = min(max(1, _number(request.query_params.get("page", "1"))), last)
@@ -253,7 +228,7 @@ class Pages:
             InputError: The pair does not exist.
         """
         run, place = self.viewer.run(request), request.path_params["place"]
-        pair_run = self.viewer.pairs(run)
+        pair_run = self.viewer.opened_as(run, PairRun)
         pairs = pair_run.pairs
         if not 0 <= place < len(pairs):
             raise InputError("this pair does not exist")
@@ -283,7 +258,7 @@ class Pages:
         Raises:
             InputError: The picture does not exist.
         """
-        pair_run, place = self.viewer.pairs(self.viewer.run(request)), request.path_params["place"]
+        pair_run, place = self.viewer.opened_as(self.viewer.run(request), PairRun), request.path_params["place"]
         what = request.path_params["what"]
         if what not in ("laid", "difference") or not 0 <= place < len(pair_run.pairs):
             raise InputError("this picture does not exist")
@@ -307,7 +282,7 @@ class Pages:
     def patients(self, request: Request) -> Response:
         """Show patients of a classifier run as a grid."""
         run = self.viewer.run(request)
-        classifier_run = self.viewer.classifier(run)
+        classifier_run = self.viewer.opened_as(run, ClassifierRun)
         query = request.query_params
         flagged = query.getlist("flagged")[0] == "1" if "flagged" in query else classifier_run.any_flagged
         filters = Filters(query.get("label", ""), flagged, _decimal(query.get("from", "")))
@@ -337,7 +312,7 @@ class Pages:
             InputError: The set does not exist.
         """
         run = self.viewer.run(request)
-        check_run = self.viewer.check(run)
+        check_run = self.viewer.opened_as(run, CheckRun)
         query = request.query_params
         alone = _number(query["set"]) if "set" in query else None
         filters = CopyFilters(query.get("across", ""), query.get("kind", ""), alone)
@@ -377,7 +352,7 @@ class Pages:
         body = await _body(request)
         run = self.viewer.run(request)
         patient = str(body.get("label", "")), str(body.get("group", ""))
-        if not self.viewer.classifier(run).known(*patient):
+        if not self.viewer.opened_as(run, ClassifierRun).known(*patient):
             raise InputError("this run has no such patient")
         marks = write_mark(run.folder, patient, str(body.get("mark", "")), given=body.get("given") is True)
         return JSONResponse({"marks": marks.get(patient, ())})
@@ -390,7 +365,7 @@ class Pages:
         """
         body = await _body(request)
         run = self.viewer.run(request)
-        review = self.viewer.synthetic(run).review
+        review = self.viewer.opened_as(run, SyntheticRun).review
         answer = {name: str(body.get(name, "")) for name in ("pair", "verdict", "by", "reason")}
         review.judge(answer["pair"], answer["verdict"], answer["by"] or review.reviewer, answer["reason"])
         place = review.place_of[answer["pair"]]
@@ -402,7 +377,7 @@ class Pages:
         """Take the last answer back, and show its pair."""
         await _body(request)
         run = self.viewer.run(request)
-        review = self.viewer.synthetic(run).review
+        review = self.viewer.opened_as(run, SyntheticRun).review
         key = review.undo()
         if key is None:
             raise InputError("nothing was judged here that could be taken back")

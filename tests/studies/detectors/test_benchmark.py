@@ -29,6 +29,8 @@ from tests.commands import answer, environment, refusal
 from tests.report.chromium import Chromium, find_chromium
 from tests.studies.detectors.conftest import SETTINGS, patients
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 LITTLE: dict[str, Any] = {
     "sample": 200, "backbones": ("pixels", "pca:4"), "measures": ("cosine", "euclidean"), "strengths": ("weak",),
     "specificity": 0.8,

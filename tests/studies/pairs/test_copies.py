@@ -25,6 +25,8 @@ from tests.report.chromium import Chromium, find_chromium
 from tests.studies.pairs.conftest import GROUPS, patients, settings, stored, two_sets
 from tests.studies.pairs.test_reid import row, written
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 Run = tuple[Path, PairBenchmark]
 
 

@@ -27,6 +27,8 @@ from tests.commands import answer, environment, refusal
 from tests.report.chromium import Chromium, find_chromium
 from tests.studies.pairs.conftest import GROUPS, patients, settings, stored, two_sets
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 Run = tuple[Path, PairBenchmark]
 
 

@@ -205,9 +205,9 @@ def test_images_without_anything_to_recognise_are_named() -> None:
 @pytest.mark.parametrize(
     ("images", "rows", "given", "message"),
     [
-        (np.zeros((2, 8, 8), np.uint8), [0], {}, "copies are made of uint8 or uint16"),
-        (np.zeros((2, 8, 8, 1), np.float32), [0], {}, "copies are made of uint8 or uint16"),
-        (np.zeros((2, 8, 8, 1), np.uint8), [2], {}, "rows must be a list of numbers from 0 to 1"),
+        (np.zeros((2, 8, 8), np.uint8), [0], {}, "needed are uint8 or uint16"),
+        (np.zeros((2, 8, 8, 1), np.float32), [0], {}, "needed are uint8 or uint16"),
+        (np.zeros((2, 8, 8, 1), np.uint8), [2], {}, "rows must be whole numbers from 0 to 1"),
         (np.zeros((2, 8, 8, 1), np.uint8), [0], {"seed": -1}, "seed is -1"),
         (np.zeros((2, 8, 8, 1), np.uint8), [0], {"block": 0}, "block is 0"),
         (np.arange(18, dtype=np.uint8).reshape(2, 3, 3, 1), [0], {}, "4 pixels a side or more"),

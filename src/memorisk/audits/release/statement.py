@@ -9,6 +9,7 @@ from memorisk import __version__
 from memorisk.audits.release.binding import Binding, ReleaseFiles, bind
 from memorisk.audits.release.gate import STATEMENT, merge_files, worst_verdict
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
+from memorisk.audits.rendering import refuse_no_page
 from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.report.kinds import kind_of, load_part
 from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope
@@ -25,8 +26,6 @@ from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.verdicts.reasons import Reason, Words
 
 CARD = "model-card.md"
-_TITLE, _HEAD = f"{OFFICER_TITLE}</title>", 4096
-"""Title by which a page of an earlier statement is recognised, and the number of characters that are searched."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +269,7 @@ def _check_places(out: Path | None, runs: Sequence[Path], images: Sequence[Path]
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {one_line(out)} is a file: name a folder")
     if page is not None:
-        _check_page(page, inside=inside)
+        refuse_no_page(page, option="--page", inside=inside, mark=f"{OFFICER_TITLE}</title>")
     if out is not None:
         _check_folder(out, {STATEMENT, CARD, ".lock", *([page.name] if inside and page is not None else [])})
     sources = [
@@ -296,18 +295,3 @@ def _check_folder(out: Path, own: set[str]) -> None:
 def _is_in(page: Path, out: Path) -> bool:
     """Return whether a file lies in a folder itself."""
     return page.absolute().parent == out.absolute()
-
-
-def _check_page(page: Path, *, inside: bool) -> None:
-    """Refuse a page that is not an HTML file, or that would take the place of something else.
-
-    Raises:
-        InputError: It would.
-    """
-    called = f"--page {one_line(page)}"
-    if page.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"{called}: name a file that ends in .html")
-    if page.is_dir() or not (inside or page.absolute().parent.is_dir()):
-        raise InputError(f"{called}: name a file in a folder that exists")
-    if page.is_file() and _TITLE not in page.read_text(encoding="utf-8", errors="replace")[:_HEAD]:
-        raise InputError(f"{called} is another file: name a new one, or a page of memorisk, which is replaced")

@@ -19,7 +19,7 @@ The draws for an image depend on (seed, family, row) alone, not on the strength 
 of a stronger copy is that of the weaker one, enlarged. Results are cut to [0, 1] and rounded to the type of the images.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -58,7 +58,8 @@ def augmented(images: np.ndarray, rows: np.ndarray, family: str, strength: float
     least, most = entry.allowed
     if not (least <= strength <= most and np.isfinite(strength)):
         raise InputError(f"strength of {family} is {strength}; it must be {entry.allowed_words}")
-    chosen = _checked_rows(images, rows)
+    chosen = checked_rows(images, rows)
+    check_pixels((len(images), images.shape[3], *images.shape[1:3]))
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be 0 or more")
     shape = tuple(int(n) for n in images.shape[1:])
@@ -122,10 +123,14 @@ def jpeg(x: torch.Tensor, quality: torch.Tensor, draws: Draws) -> torch.Tensor:
     return operations.jpeg(x, quality)
 
 
-def _checked_rows(images: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def checked_rows(images: np.ndarray, rows: np.ndarray | Sequence[int]) -> np.ndarray:
+    """Return rows of images as an array, [n].
+
+    Raises:
+        InputError: The images are no pixels of the types that are copied, or a row is none of theirs.
+    """
     if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
         raise InputError(f"images are {images.dtype} {images.shape}; needed are uint8 or uint16 [N, H, W, C]")
-    check_pixels((len(images), images.shape[3], *images.shape[1:3]))
     chosen = np.asarray(rows, dtype=np.int64)
     if chosen.ndim != 1 or (len(chosen) and (chosen.min() < 0 or chosen.max() >= len(images))):
         raise InputError(f"rows must be whole numbers from 0 to {len(images) - 1}")

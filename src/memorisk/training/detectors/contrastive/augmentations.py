@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from memorisk.images.alterations.graded import checked_rows
 from memorisk.images.alterations.operations import mirror
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.workload import CountProgress
@@ -231,7 +232,9 @@ def augmented_copies(
             that no copy of it can be recognised. The message names its row.
         MissingExtraError: kornia is not installed.
     """
-    chosen = _checked_rows(images, rows, seed)
+    chosen = checked_rows(images, rows)
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be 0 or more")
     augmentation = load_strength(strength) if isinstance(strength, str) else strength
     size = max(1, _PIXELS_PER_BLOCK // int(np.prod(images.shape[1:]))) if block is None else block
     if size < 1:
@@ -299,17 +302,6 @@ def _copies(images: np.ndarray, rows: np.ndarray, augmentation: CopyAugmentation
 def _generator(seed: int, row: int, attempt: int) -> torch.Generator:
     sequence = np.random.SeedSequence(seed, spawn_key=(_STREAM, 0, row, attempt))
     return torch.Generator().manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
-
-
-def _checked_rows(images: np.ndarray, rows: np.ndarray | Sequence[int], seed: int) -> np.ndarray:
-    if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
-        raise InputError(f"images are {images.dtype} {images.shape}; copies are made of uint8 or uint16 [N, H, W, C]")
-    if seed < 0:
-        raise InputError(f"seed is {seed}; it must be 0 or more")
-    chosen = np.asarray(rows, dtype=np.int64)
-    if chosen.ndim != 1 or (len(chosen) and (chosen.min() < 0 or chosen.max() >= len(images))):
-        raise InputError(f"rows must be a list of numbers from 0 to {len(images) - 1}")
-    return chosen
 
 
 def _apply_where(chosen: torch.Tensor, x: torch.Tensor, operation, *numbers: torch.Tensor) -> torch.Tensor:
