@@ -89,7 +89,7 @@ def _with_one_whitening_per_set() -> Iterator[None]:
     fit, fitted = near_copies.fit_whitening, {}
 
     def kept(*sets: np.ndarray) -> Any:
-        key = tuple((small.shape, hashlib.sha256(np.ascontiguousarray(small)).digest()) for small in sets)
+        key = tuple((small.shape, hashlib.sha256(small.tobytes()).digest()) for small in sets)
         if key not in fitted:
             fitted[key] = fit(*sets)
         return fitted[key]

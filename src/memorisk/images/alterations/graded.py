@@ -127,7 +127,7 @@ def checked_rows(images: np.ndarray, rows: np.ndarray | Sequence[int]) -> np.nda
     """Return rows of images as an array, [n].
 
     Raises:
-        InputError: The images are no pixels of the types that are copied, or a row is none of theirs.
+        InputError: The images have another type or shape than [N, H, W, C] of pixels, or a row is not one of theirs.
     """
     if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
         raise InputError(f"images are {images.dtype} {images.shape}; needed are uint8 or uint16 [N, H, W, C]")
