@@ -24,7 +24,7 @@ from memorisk.audits.synthetic import findings
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.result import HeldOutCounts, SetCounts
 from memorisk.audits.synthetic.verdict import ways_to_power
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.statistics.verdicts.noticeable_gap import MAX_SEEDS
 from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way
 from memorisk.statistics.verdicts.verdict import UNDECIDED, Decision

@@ -30,7 +30,7 @@ from memorisk.images.readers.registry import read_image
 from memorisk.models.copy_detectors import Detector, load_detector
 from memorisk.scores.distances import FittedMeasure, fit_measure, nearest
 from memorisk.statistics.copies.alignments import AlignmentCut, alignment_cut
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 
 SETS = (
     ("eye scans (OCT)", "eye_oct", ".jpg", 1, True),

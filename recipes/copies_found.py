@@ -43,7 +43,7 @@ from memorisk.images.copies.near_copies import copy_rule, near_copies, thumbnail
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.scores.similarity import Nearest
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from near_copies import SETS, Set
 

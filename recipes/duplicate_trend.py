@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.intervals import Interval, two_way_interval
+from memorisk.statistics.intervals.means import Interval, two_way_interval
 
 
 def duplicate_trend(values: ArrayLike, copies: ArrayLike, level: float = 0.95) -> Interval:

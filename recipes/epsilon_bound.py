@@ -20,8 +20,8 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.scores.memorization import cross_entropy
-from memorisk.statistics.epsilon import PairGuesses, epsilon_bound, largest_epsilon, pair_guesses
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
+from memorisk.statistics.privacy.measured_epsilon import PairGuesses, epsilon_bound, largest_epsilon, pair_guesses
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.twins import label_noise_pairs
 from memorisk.training.engine.options import TrainOptions

@@ -30,7 +30,7 @@ from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 
 LEVEL = 0.992
 """Of every interval: 1 - 0.05 / 6, as for six statements at 95 % together, two on each of three sets."""

@@ -34,7 +34,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import no_progress
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.training.generators.twin_jobs import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, run_twin
 
 TEST = 60

@@ -29,7 +29,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.files import read_array
 from memorisk.scores.noise_errors import joined_losses, level_weights
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.training.classifiers.twins import twin_design
 from memorisk.training.generators.twin_jobs import LOSSES, TwinJob, run_twin
 

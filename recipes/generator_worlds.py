@@ -21,7 +21,7 @@ import numpy as np
 from memorisk.audits.classifier.evidence import Context, Evidence, Items
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.scores.noise_errors import joined_losses, level_weights
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.verdict import FAIL, PASS, UNDECIDED

@@ -32,7 +32,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.workload import no_progress
 from memorisk.statistics.copies.calibration import identities_needed, misses_allowed, one_per_group
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.jackknife import jackknife
 from memorisk.statistics.pairs.auc import deleted_pair_auc, pair_auc, pair_design
 from memorisk.statistics.pairs.guarantee import miss_guarantee

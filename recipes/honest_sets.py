@@ -28,7 +28,7 @@ from memorisk import audit_synthetic
 from memorisk.images.alterations.planting import plant_copy
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.pixels import hash_pixels
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from near_copies import SETS, Set
 
 NAMES = ("eye scans (OCT)", "skin lesions", "CIFAR-10", "Fashion-MNIST", "made, round")

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from scipy import special
 
-from memorisk.statistics.intervals import Limits, jackknife_limits, two_way_interval, two_way_limits
-from memorisk.statistics.linear_models import mean_squares
+from memorisk.statistics.analysis_of_variance import mean_squares
+from memorisk.statistics.intervals.means import Limits, jackknife_limits, two_way_interval, two_way_limits
 
 GROUPS = (10, 50, 1000)
 SEEDS = (3, 4, 8)

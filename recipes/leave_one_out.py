@@ -18,7 +18,7 @@ from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.environment import available_cores
 from memorisk.runs.executors.pool import run_jobs
 from memorisk.scores.memorization import cross_entropy, memorization
-from memorisk.statistics.rank_statistics import spearman
+from memorisk.statistics.rank_correlation import spearman
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.twins import twin_design
 from memorisk.training.engine.options import TrainOptions, resolve_options

@@ -22,7 +22,7 @@ from memorisk.images.copies.details import fit_whitening
 from memorisk.images.copies.duplicates import closest_between_groups, details, thumbnail
 from memorisk.images.copies.near_copies import copy_rule, near_copies, near_copies_between
 from memorisk.images.readers.registry import read_image
-from memorisk.statistics.copies.tails import EXPECTED_PAIRS, chance_threshold, pairs_of_people, tail_depth
+from memorisk.statistics.copies.pairs_of_people import EXPECTED_PAIRS, chance_threshold, pairs_of_people, tail_depth
 
 EARLIER = 0.95  # correlation of details alone that counted until 2026-11-23
 COPIED, SPLITS, N_MADE = 200, 8, 1000

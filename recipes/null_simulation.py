@@ -15,7 +15,7 @@ import numpy as np
 
 from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
-from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
 
 LEVEL = 0.05
 SEEDS = 4

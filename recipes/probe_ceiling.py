@@ -5,7 +5,7 @@
 M of a seed is the true M of the image plus noise of that seed. The label of a probe is "M over the seeds lies above the
 median". The best possible probe knows the true M and the noise's size for each image, and ranks by the probability of
 the label: its AUROC on many images is what no probe exceeds. Beside it: the AUROC of half of the seeds for the other
-half, and `statistics.association.auroc_ceiling` of that; and how often its 95 % interval, from 400 images, holds the
+half, and `statistics.reliability.auroc_ceiling` of that; and how often its 95 % interval, from 400 images, holds the
 best probe's AUROC, or lies above it.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special, stats
 from sklearn.metrics import roc_auc_score
 
-from memorisk.statistics.association import split_half
+from memorisk.statistics.reliability import split_half
 
 SEEDS, SPREADS, FEW = (3, 7), (0.3, 1.0), 400
 Draw = Callable[[np.random.Generator, int, float], tuple[np.ndarray, np.ndarray]]

@@ -30,7 +30,7 @@ from memorisk.statistics.copies.copy_detection import (
     false_flags,
     published_pools,
 )
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.training.detectors.contrastive.augmentations import augmented_copies
 from memorisk.training.detectors.contrastive.fit import fit_detector
 from memorisk.training.detectors.options import DetectorOptions

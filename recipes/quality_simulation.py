@@ -14,16 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.statistics.intervals import clopper_pearson
-from memorisk.statistics.quality.feature_distances import (
-    frechet,
-    frechet_distance,
-    frechet_figure,
-    kernel_distance,
-    mifid_figure,
-)
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.quality.figures import QualityFigure, check_samples
+from memorisk.statistics.quality.frechet import frechet, frechet_distance, frechet_figure
+from memorisk.statistics.quality.kernel import kernel_distance
 from memorisk.statistics.quality.manifold import density_coverage, precision_recall
+from memorisk.statistics.quality.memorization_informed import mifid_figure
 
 FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage")
 BOOTSTRAPS = 60

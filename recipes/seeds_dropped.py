@@ -28,7 +28,7 @@ import pandas as pd
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import SCORES, Context, Evidence, evidence_from_table
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 
 STATUSES = ("pass", "fail", "undecided")
 Row = tuple[str, str, str]

@@ -23,7 +23,7 @@ from memorisk.audits.classifier.evidence import Evidence, margin_of_loss
 from memorisk.audits.classifier.tables.attacks import attack_rows, paper_attacks
 from memorisk.audits.classifier.tables.subgroups import ScoredPatients, compared_subgroups
 from memorisk.audits.subgroups import Subgroups, subgroups
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.subgroups import SubgroupContrast
 from verdict_truth import World, draw
 

@@ -36,7 +36,7 @@ from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.report.result import Result
 from memorisk.runs.files import read_table, write_text
 from memorisk.statistics.copies.calibration import group_values
-from memorisk.statistics.exchangeability import image_counts
+from memorisk.statistics.exchangeability.image_numbers import image_counts
 from memorisk.training.detectors.command import train_detector
 from memorisk.training.generators.fit import fit_generator
 from memorisk.training.generators.options import GeneratorOptions

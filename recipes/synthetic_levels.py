@@ -30,7 +30,7 @@ from memorisk.images.pixels import hash_pixels
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.runs.workload import no_progress
 from memorisk.scores.similarity import Nearest
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from near_copies import SETS, Set

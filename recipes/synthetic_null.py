@@ -20,9 +20,9 @@ from memorisk.statistics.copies.calibration import Threshold, equal_pools, perce
 from memorisk.statistics.copies.copy_tests import authenticity, copying_z
 from memorisk.statistics.copies.planted_copies import copies_bound, plant_power, planted_p_values
 from memorisk.statistics.copies.reversed_queries import ReversedQueries, reversed_queries
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.memorization.nulls import candidate_p_values
-from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
 
 LEVEL, Q = 0.05, 0.1
 SPREADS = (0.8, 1.0, 1.1)

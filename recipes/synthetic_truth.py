@@ -40,7 +40,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.images.volumes import is_volume
 from memorisk.runs.workload import no_progress
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, SINGLED_OUT_LEVEL
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 

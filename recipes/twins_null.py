@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
 from memorisk.training.classifiers.twins import TwinDesign, twin_design
 

@@ -19,7 +19,8 @@ from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_table
 from memorisk.scores.memorization import group_table
-from memorisk.statistics.intervals import Interval, clopper_pearson
+from memorisk.statistics.intervals.means import Interval
+from memorisk.statistics.intervals.shares import clopper_pearson
 from planted import duplicated, mislabelled
 
 REPEATS = 20

@@ -46,7 +46,7 @@ from memorisk.audits.classifier.tables.attacks import (
     reference_attacks,
 )
 from memorisk.audits.classifier.tables.classes import is_asymmetric
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.memorization.sign_flips import gap_statistic
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.check_reasons import check_reasons

@@ -39,7 +39,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.runs.workload import no_progress
 from memorisk.scores.similarity import Nearest
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 
 COMPONENTS, PLANTED = 5, 40
 JUDGED = 50

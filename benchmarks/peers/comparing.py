@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from memorisk.images.copies.duplicates import details
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.roc import auc
 
 Arrays = dict[str, np.ndarray]

@@ -8,7 +8,8 @@ import numpy as np
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.statistics.copies.copy_tests import authenticity, copying_z, data_copying
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.quality.feature_distances import frechet_distance, subset_kernel_distance
+from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.statistics.quality.kernel import subset_kernel_distance
 from memorisk.statistics.quality.manifold import precision_recall
 
 Arrays = dict[str, np.ndarray]

@@ -10,7 +10,7 @@ import pytest
 
 from memorisk.report.numbers import INLINE, OMITTED, Key, from_json, to_json
 from memorisk.runs.files import read_json, write_json
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from memorisk.report.columns import FORMATS
 from memorisk.report.numbers import INLINE
 from memorisk.report.quantities import Quantity, Units, _members, facts, measured, opening, plan_rows, stated_figures
 from memorisk.runs.workload import Cost
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 
 ANNOTATED = (ClassUtility, Noticeable, PrivacyPromise)
 ANNOTATED += (FeatureVerdict, FilterNumbers, LoopNumbers, SyntheticNumbers, Evaluation)

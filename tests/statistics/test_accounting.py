@@ -12,14 +12,14 @@ from opacus.accountants.analysis import rdp as opacus_rdp
 from scipy import integrate, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.privacy_accounting import (
+from memorisk.statistics.privacy.accounting import (
     DEFAULT_ORDERS,
     epsilon_from_rdp,
     noise_for_epsilon,
     rdp_epsilon,
-    renyi_divergence,
     sampled_gaussian_rdp,
 )
+from memorisk.statistics.privacy.mixtures import renyi_divergence
 from tests.thorough import thorough
 
 GRID = [(z, q, steps) for z in (0.5, 1.0, 4.0) for q in (0.002, 0.05, 0.5, 1.0) for steps in (1, 100, 3000)]

@@ -7,7 +7,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.association import PAPER_FLOOR, associate, paper_p, residualise
-from memorisk.statistics.randomization import group_permutation
+from memorisk.statistics.randomization.group_permutations import group_permutation
 from tests.thorough import thorough
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.randomization import arrangements, n_arrangements, permutation_test
+from memorisk.statistics.randomization.class_permutations import arrangements, n_arrangements, permutation_test
 
 
 @pytest.mark.parametrize("keys", [[3, 1, 2], [1, 1, 2, 2, 2], [5], [2, 2, 2], [0.1, 0.4, 0.1, 0.2, 0.2, 0.3]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from memorisk.statistics.contrasts import unpaired_difference
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals.means import two_way_interval
 from tests.thorough import thorough
 
 

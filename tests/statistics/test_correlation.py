@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.rank_statistics import attack_agreement, spearman
+from memorisk.statistics.rank_correlation import attack_agreement, spearman
 
 
 @pytest.mark.parametrize("levels", [None, 4, 2])

@@ -8,7 +8,13 @@ from dp_accounting.gaussian_mechanism import get_sigma_gaussian
 from scipy import special, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.epsilon import PairGuesses, epsilon_bound, guess_p_value, largest_epsilon, pair_guesses
+from memorisk.statistics.privacy.measured_epsilon import (
+    PairGuesses,
+    epsilon_bound,
+    guess_p_value,
+    largest_epsilon,
+    pair_guesses,
+)
 from tests.thorough import thorough
 
 DELTA = 1e-5

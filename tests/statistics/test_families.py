@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.multiple_testing import benjamini_hochberg, family_lists
+from memorisk.statistics.multiple_testing.families import family_lists
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
 
 Q = 0.05
 

@@ -9,8 +9,8 @@ from dp_accounting.pld import PLDAccountant
 from scipy import integrate, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.epsilon import group_epsilon, group_privacy_epsilon, replace_one_epsilon
-from memorisk.statistics.privacy_accounting import DEFAULT_ORDERS, epsilon_from_rdp, rdp_epsilon, sampled_gaussian_rdp
+from memorisk.statistics.privacy.accounting import DEFAULT_ORDERS, epsilon_from_rdp, rdp_epsilon, sampled_gaussian_rdp
+from memorisk.statistics.privacy.patient_epsilon import group_epsilon, group_privacy_epsilon, replace_one_epsilon
 from tests.thorough import thorough
 
 DELTA = 1e-5

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.randomization import halve
+from memorisk.statistics.randomization.halves import halve
 
 DRAWS = 1500
 

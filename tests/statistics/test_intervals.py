@@ -11,7 +11,8 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.intervals import (
+from memorisk.statistics.analysis_of_variance import fill_missing, is_connected, mean_squares
+from memorisk.statistics.intervals.means import (
     difference_interval,
     jackknife_interval,
     jackknife_limits,
@@ -19,7 +20,6 @@ from memorisk.statistics.intervals import (
     two_way_interval,
     two_way_limits,
 )
-from memorisk.statistics.linear_models import fill_missing, is_connected, mean_squares
 from tests.thorough import thorough
 
 

@@ -9,16 +9,8 @@ from scipy.stats import binom, norm, rankdata, t
 from statsmodels.stats.proportion import proportion_confint
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.jackknife import (
-    MIN_P,
-    counting_bound,
-    group_deleted_auc,
-    jackknife,
-    jackknife_variance,
-    mid_ranks,
-    t_quantile,
-    unavailable,
-)
+from memorisk.statistics.jackknife import MIN_P, counting_bound, jackknife, jackknife_variance, t_quantile, unavailable
+from memorisk.statistics.placements import group_deleted_auc, mid_ranks
 from memorisk.statistics.roc import PartLeftOut, auc, auc_jackknife, part_left_out, seed_auc_jackknife, tpr_at_fpr
 from tests.thorough import thorough
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.contrasts import mean_slope, share_slope, share_slope_limits, slope_weights
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copy_slopes import mean_slope, share_slope, share_slope_limits, slope_weights
+from memorisk.statistics.intervals.shares import clopper_pearson
 
 LEVELS = np.array([1, 4, 16, 64])
 DESIGNS = [(264, 12, 12, 12), (60, 8, 8, 8), (30, 5, 5, 5), (20, 20, 20, 20)]

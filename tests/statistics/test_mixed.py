@@ -11,7 +11,7 @@ from scipy import optimize
 from statsmodels.tools.sm_exceptions import ConvergenceWarning
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.linear_models import fit_mixed, nested
+from memorisk.statistics.mixed_models import fit_mixed, nested
 
 
 def crossed(rng, n=200, a=8, b=5, sd=(0.8, 0.5), slope=0.5):

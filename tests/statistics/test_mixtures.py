@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from memorisk.statistics.privacy_accounting import log_of_sum, renyi_divergence
+from memorisk.statistics.privacy.mixtures import log_of_sum, renyi_divergence
 
 
 def naive(shifts_p, weights_p, shifts_q, weights_q, noise, order):

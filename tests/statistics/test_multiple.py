@@ -8,7 +8,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.multiple_testing import (
+from memorisk.statistics.multiple_testing.lists import (
     benjamini_hochberg,
     benjamini_yekutieli,
     smallest_list,

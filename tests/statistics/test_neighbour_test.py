@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.exchangeability import neighbour_test
+from memorisk.statistics.exchangeability.neighbours import neighbour_test
 
 
 def neighbours(x: np.ndarray, group: np.ndarray) -> np.ndarray:

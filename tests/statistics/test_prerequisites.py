@@ -6,7 +6,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.exchangeability import compare_unseen_losses, draw_twin_losses
+from memorisk.statistics.exchangeability.unseen_losses import compare_unseen_losses, draw_twin_losses
 
 CLASSES = np.array(["rare"] * 8 + ["mid"] * 30 + ["common"] * 120)
 TESTS = np.array(["rare"] * 3 + ["mid"] * 8 + ["common"] * 30)

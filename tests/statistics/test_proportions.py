@@ -3,7 +3,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.intervals import clopper_pearson, paired_share_difference
+from memorisk.statistics.intervals.means import paired_share_difference
+from memorisk.statistics.intervals.shares import clopper_pearson
 
 
 def test_limits_are_scipys():

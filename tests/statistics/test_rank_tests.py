@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.rank_statistics import mann_whitney, sign_test
+from memorisk.statistics.rank_tests import mann_whitney, sign_test
 from tests.thorough import thorough
 
 

@@ -5,8 +5,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.association import auroc_ceiling, split_half
 from memorisk.statistics.memorization.probes import above_class_median
+from memorisk.statistics.reliability import auroc_ceiling, split_half
 from tests.thorough import thorough
 
 

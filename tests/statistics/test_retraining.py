@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.effect_sizes import INSUFFICIENT, LARGER, NOT_LARGER, retraining_difference
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals.means import two_way_interval
+from memorisk.statistics.retraining import INSUFFICIENT, LARGER, NOT_LARGER, retraining_difference
 from tests.thorough import thorough
 
 RUNS = 400

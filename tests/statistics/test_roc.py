@@ -10,7 +10,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as sklearn_roc_curve
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.jackknife import JackknifeInterval, group_deleted_auc, jackknife_variance, unavailable
+from memorisk.statistics.jackknife import JackknifeInterval, jackknife_variance, unavailable
+from memorisk.statistics.placements import group_deleted_auc
 from memorisk.statistics.roc import (
     auc,
     auc_jackknife,

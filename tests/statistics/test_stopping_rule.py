@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.set_memorization import memorized_share
-from memorisk.statistics.multiple_testing import ErrorSpending, held_out_for_limit, should_stop
+from memorisk.statistics.copies.memorized_share import memorized_share
+from memorisk.statistics.multiple_testing.stopping import ErrorSpending, held_out_for_limit, should_stop
 
 M, N, DRAWN, LOOKS, NOMINAL = 150, 120, 60, 8, 0.05
 

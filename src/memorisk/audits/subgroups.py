@@ -26,7 +26,7 @@ from memorisk.report.blocks import Inline, Name, Text
 from memorisk.report.columns import booleans, column_numbers, largest_first, probability, rows
 from memorisk.report.numbers import to_row
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.subgroups import SubgroupContrast, adjusted_contrasts
 from memorisk.statistics.verdicts.levels import POWER, SUBGROUP_LEVEL, share_words
 from memorisk.statistics.verdicts.reasons import Reason

@@ -12,21 +12,18 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.intervals import MIN_SEEDS
+from memorisk.statistics.intervals.means import MIN_SEEDS
 from memorisk.statistics.jackknife import (
-    GroupDeletedAuc,
     JackknifeInterval,
     Trainings,
-    check_sides,
     counting_bound,
-    group_deleted_auc,
     jackknife,
     jackknife_variance,
-    mid_ranks,
     smallest_level,
     t_quantile,
     unavailable,
 )
+from memorisk.statistics.placements import GroupDeletedAuc, check_sides, group_deleted_auc, mid_ranks
 
 FloatArray = NDArray[np.float64]
 

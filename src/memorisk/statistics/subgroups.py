@@ -37,8 +37,8 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.intervals import Interval
-from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.intervals.means import Interval
+from memorisk.statistics.multiple_testing.lists import holm
 from memorisk.statistics.verdicts.levels import POWER, SUBGROUP_LEVEL
 
 FloatArray = NDArray[np.float64]

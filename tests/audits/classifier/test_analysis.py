@@ -16,9 +16,9 @@ from memorisk.audits.classifier.tables.classes import gaps_elsewhere
 from memorisk.report.page import render_page
 from memorisk.report.verdict_forms import FORMS
 from memorisk.scores.memorization import feldman_zhang
-from memorisk.statistics.intervals import these_groups_interval
+from memorisk.statistics.intervals.means import these_groups_interval
 from memorisk.statistics.memorization.sign_flips import scaled_gaps, typical_error
-from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
 from tests.audits.made_evidence import twin_evidence

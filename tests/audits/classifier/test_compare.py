@@ -18,7 +18,7 @@ from memorisk.cli.main import main
 from memorisk.report.page import render_page
 from memorisk.report.verdict_forms import FORMS
 from memorisk.runs.errors import InputError
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals.means import two_way_interval
 from tests.audits.made_evidence import twin_evidence
 from tests.thorough import thorough
 

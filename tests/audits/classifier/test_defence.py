@@ -22,7 +22,7 @@ from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_json
-from memorisk.statistics.epsilon import replace_one_epsilon
+from memorisk.statistics.privacy.patient_epsilon import replace_one_epsilon
 from tests.commands import answer
 
 QUICK = {"model": "small_cnn", "models": 6, "epochs": 2, "sample": 900, "processes": 1, "fail_on": "never"}

@@ -24,7 +24,7 @@ from memorisk.images.alterations import interventions
 from memorisk.images.alterations.interventions import Intervention
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.statistics.effect_sizes import INSUFFICIENT, LARGER, NOT_LARGER
+from memorisk.statistics.retraining import INSUFFICIENT, LARGER, NOT_LARGER
 from memorisk.training.classifiers.jobs import LOGITS
 from tests.audits.made_evidence import twin_evidence
 from tests.commands import answer, environment, memorisk, refusal

@@ -7,7 +7,7 @@ from memorisk.audits.classifier.pages.audit import classifier_page
 from memorisk.audits.classifier.retraining.intervention_effects import COLUMNS, TABLE
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.statistics.effect_sizes import INSUFFICIENT, LARGER, NOT_LARGER
+from memorisk.statistics.retraining import INSUFFICIENT, LARGER, NOT_LARGER
 from tests.audits.classifier.test_page import page_text
 from tests.audits.classifier_results import HOSTILE, NAMES, make_result
 from tests.report.test_page import Outline

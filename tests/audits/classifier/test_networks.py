@@ -20,7 +20,8 @@ from memorisk.models.classifiers.zoo import create_model
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_json
-from memorisk.statistics.intervals import clopper_pearson, paired_share_difference
+from memorisk.statistics.intervals.means import paired_share_difference
+from memorisk.statistics.intervals.shares import clopper_pearson
 from tests.commands import answer
 
 QUICK = {"models": 6, "epochs": 1, "sample": 500, "processes": 1, "fail_on": "never"}

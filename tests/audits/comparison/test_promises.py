@@ -4,8 +4,8 @@ import pytest
 
 from memorisk.audits.comparison.plants import kinds_promise
 from memorisk.statistics.copies.planted_copies import PlantPower
-from memorisk.statistics.copies.tails import copies_for_power
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copies.singled_out import copies_for_power
+from memorisk.statistics.intervals.shares import clopper_pearson
 
 
 @pytest.mark.parametrize("n_train", [30, 400])

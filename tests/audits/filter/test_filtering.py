@@ -32,7 +32,7 @@ from memorisk.report.result import Result
 from memorisk.report.statements.statement import OTHER_PIXELS
 from memorisk.runs.errors import InputError
 from memorisk.scores.pairs import Head, score
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.pairs.guarantee import miss_guarantee
 from memorisk.training.detectors.lcmem.inputs import build_initial_network
 from memorisk.training.detectors.options import LatentOptions

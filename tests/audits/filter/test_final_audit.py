@@ -23,8 +23,8 @@ from memorisk.report.statements.officer.page import officer_page
 from memorisk.report.statements.statement import FOUND
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.copies.tails import closeness, tail_cut
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copies.singled_out import closeness, tail_cut
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.pairs.guarantee import miss_guarantee
 from tests.audits.filter.conftest import run
 from tests.audits.filter.making import OF, digit_sets

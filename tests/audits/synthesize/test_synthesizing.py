@@ -22,7 +22,7 @@ from memorisk.models.generators.generators import load_generator
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.statistics.pairs.guarantee import regenerated_copies
+from memorisk.statistics.pairs.regenerated_copies import regenerated_copies
 from memorisk.training.generators.draws import image_seed
 from tests.audits.filter.making import contents
 from tests.audits.synthesize.conftest import N, run

@@ -8,7 +8,7 @@ import pandas as pd
 from memorisk.audits.synthesize.table_three import table_three
 from memorisk.cli.show.generators import show_table_three
 from memorisk.report.columns import booleans, column_numbers
-from memorisk.statistics.copies.set_memorization import memorization_rate
+from memorisk.statistics.copies.memorization_rate import memorization_rate
 from tests.audits.synthesize.conftest import run
 
 ENDS = [f"memrate_{what}" for what in ("before", "kept", "reference")]

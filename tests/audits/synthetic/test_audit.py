@@ -28,7 +28,7 @@ from memorisk.report.result import Result
 from memorisk.report.verdict_forms import FORMS
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.planted_copies import fewest_plants
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from tests.audits.synthetic.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, store_of, write_sets
 from tests.commands import answer, entries, refusal
 

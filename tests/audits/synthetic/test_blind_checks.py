@@ -18,7 +18,7 @@ from memorisk.audits.synthetic.result import SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
-from memorisk.statistics.copies.tails import tail_cut
+from memorisk.statistics.copies.singled_out import tail_cut
 from tests.audits.synthetic.making import blended, digits, store_of
 
 SETTINGS = {"detector": "pixels", "recall": 0.2, "plants": 12, "plant_kinds": ("exact", "flipped")}

@@ -19,7 +19,7 @@ from memorisk.report.numbers import from_json
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.report.statements.officer.page import officer_page
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from tests.audits.synthetic.making import parts, store_of
 
 KINDS = ("exact", "flipped")

@@ -23,7 +23,7 @@ from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches, NearCopies
 from memorisk.runs.workload import no_progress
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.exchangeability import neighbour_test
+from memorisk.statistics.exchangeability.neighbours import neighbour_test
 from tests.audits.synthetic.making import parts, store_of
 from tests.thorough import thorough
 

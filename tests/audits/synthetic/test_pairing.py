@@ -17,7 +17,7 @@ from memorisk.audits.synthetic.flags import copy_clusters
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.set_memorization import memorization_rate
+from memorisk.statistics.copies.memorization_rate import memorization_rate
 from tests.audits.synthetic import heads
 from tests.audits.synthetic.heads import NAME, use_heads
 from tests.audits.synthetic.heads import head as logit_head

@@ -11,7 +11,7 @@ from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.run import gather_evidence
 from memorisk.runs.workload import no_progress
 from memorisk.scores.parts import PartsSimilarity
-from memorisk.statistics.copies.tails import tail_cut
+from memorisk.statistics.copies.singled_out import tail_cut
 from tests.audits.synthetic.making import store_of
 from tests.images.copies.test_alignment import picture
 

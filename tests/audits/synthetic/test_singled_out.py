@@ -16,7 +16,7 @@ from memorisk.audits.synthetic.verdict import ways_to_power
 from memorisk.report.result import Result
 from memorisk.statistics.copies.planted_copies import plants_needed
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.verdicts.remedies import Claim, Way, Ways, alternatives
 from memorisk.statistics.verdicts.units import UnitNames

@@ -7,9 +7,9 @@ from scipy import stats
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.audits.watch.verdict import watch_verdict
 from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.memorized_share import memorized_share
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.copies.set_memorization import memorized_share
-from memorisk.statistics.multiple_testing import ErrorSpending
+from memorisk.statistics.multiple_testing.stopping import ErrorSpending
 
 M, N, EACH, DRAWN, LOOKS = 40, 60, 5, 200, 1
 

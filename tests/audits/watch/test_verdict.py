@@ -12,7 +12,7 @@ from memorisk.audits.watch.verdict import can_stop, watch_verdict
 from memorisk.cli.show.generators import show_watch_within
 from memorisk.cli.show.runs import show_outcome
 from memorisk.report.columns import power
-from memorisk.statistics.quality.feature_distances import frechet_distance
+from memorisk.statistics.quality.frechet import frechet_distance
 
 TRAIN, HELD, DRAWN = 200, 120, 60
 

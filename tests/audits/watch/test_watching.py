@@ -14,7 +14,7 @@ from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.report.columns import percent
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
-from memorisk.statistics.quality.feature_distances import frechet_distance
+from memorisk.statistics.quality.frechet import frechet_distance
 
 TRAIN, HELD = 600, 300
 

@@ -14,7 +14,7 @@ from memorisk.images.copies.details import fine_rule, fit_whitening, other_posit
 from memorisk.images.copies.duplicates import closest_between_groups, thumbnail
 from memorisk.images.copies.near_copies import copy_rule, near_copies, near_copies_between
 from memorisk.images.readers.registry import read_image
-from memorisk.statistics.copies.tails import EXPECTED_PAIRS, chance_threshold, tail_depth
+from memorisk.statistics.copies.pairs_of_people import EXPECTED_PAIRS, chance_threshold, tail_depth
 from tests.images.kinds import KINDS, blurred, coloured, fan, grey, noisy, paler, people, two_views
 from tests.thorough import thorough
 

@@ -5,7 +5,8 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.alignments import alignment_cut
-from memorisk.statistics.copies.tails import EXPECTED_PAIRS, tail_cut
+from memorisk.statistics.copies.pairs_of_people import EXPECTED_PAIRS
+from memorisk.statistics.copies.singled_out import tail_cut
 
 SIZES = (1.0, 0.6)
 """Scales of strengths in windows of two sizes."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.tails import (
+from memorisk.statistics.copies.pairs_of_people import (
     EXPECTED_PAIRS,
     MIN_TAIL_PAIRS,
     OUTLIER_SHARE,

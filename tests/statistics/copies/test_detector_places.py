@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.copy_detection import (
-    compare_pairs,
-    mean_share,
-    paired_hits,
-    rank_ranges,
-)
-from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.copies.detector_comparison import compare_pairs, paired_hits
+from memorisk.statistics.copies.detector_ranks import mean_share, rank_ranges
+from memorisk.statistics.multiple_testing.lists import holm
 
 
 def test_pairs_are_the_paired_test_with_holm_over_the_pairs_asked():

@@ -9,9 +9,9 @@ from scipy import stats
 from memorisk.audits.synthetic.pixel_counts import near_p
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.memorized_share import memorized_share
 from memorisk.statistics.copies.reversed_queries import precedence_p, preceding_units, reversed_queries
-from memorisk.statistics.copies.set_memorization import memorized_share
-from memorisk.statistics.exchangeability import image_counts
+from memorisk.statistics.exchangeability.image_numbers import image_counts
 from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 from tests.thorough import thorough
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.set_memorization import memorization_rate, rate_difference
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copies.memorization_rate import memorization_rate, rate_difference
+from memorisk.statistics.intervals.shares import clopper_pearson
 from tests.thorough import thorough
 
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
+from memorisk.statistics.copies.memorized_share import can_show_memorization, memorized_share
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.copies.set_memorization import can_show_memorization, memorized_share
 from tests.thorough import thorough
 
 

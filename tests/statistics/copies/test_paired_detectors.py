@@ -9,8 +9,8 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.copy_detection import paired_hits, signed_sums
-from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.copies.detector_comparison import paired_hits, signed_sums
+from memorisk.statistics.multiple_testing.lists import holm
 
 
 def test_single_copies_are_mcnemars_exact_test():

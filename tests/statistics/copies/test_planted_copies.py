@@ -9,7 +9,7 @@ from scipy import stats
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.planted_copies import copies_bound, plant_power, planted_p_values
 from memorisk.statistics.copies.reversed_queries import reversed_queries
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from tests.thorough import thorough
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.tails import (
+from memorisk.statistics.copies.singled_out import (
     MIN_HELD_OUT,
     closeness,
     copies_for_power,

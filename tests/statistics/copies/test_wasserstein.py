@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.copy_tests import wasserstein_distance
+from memorisk.statistics.copies.wasserstein_distance import wasserstein_distance
 from tests.thorough import thorough
 
 

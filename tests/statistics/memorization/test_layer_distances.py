@@ -5,7 +5,7 @@ import pytest
 from scipy import spatial, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorization.probes import band_distances, paired_cosine_distance
+from memorisk.statistics.memorization.layer_distances import band_distances, paired_cosine_distance
 from tests.thorough import thorough
 
 

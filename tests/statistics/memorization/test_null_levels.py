@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from memorisk.statistics.memorization.sign_flips import sign_flip_p_values
-from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
 from tests.thorough import thorough
 
 LEVELS = (0.01, 0.05, 0.1, 0.2)

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.rarity import class_rarity, image_rarity, permuted_image_rho
-from memorisk.statistics.rank_statistics import spearman
+from memorisk.statistics.rank_correlation import spearman
 from tests.thorough import thorough
 
 HAM = np.array([49, 167, 165, 18, 77, 1006, 21])  # canaries of paper 000, table 5

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorization.rarity_models import class_mean_model, paper_model, permute_within_datasets
+from memorisk.statistics.memorization.rarity_models import class_mean_model, paper_model
+from memorisk.statistics.memorization.slope_permutation import permute_within_datasets
 
 SIZES = [
     np.array([49, 167, 165, 18, 77, 1006, 21]),

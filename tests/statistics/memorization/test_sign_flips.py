@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics import randomization
 from memorisk.statistics.memorization import sign_flips
 from memorisk.statistics.memorization.sign_flips import (
     agreement_weight,
@@ -17,8 +16,9 @@ from memorisk.statistics.memorization.sign_flips import (
     sign_flip_p_values,
     typical_error,
 )
-from memorisk.statistics.multiple_testing import benjamini_hochberg
-from memorisk.statistics.randomization import make_units
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
+from memorisk.statistics.randomization import sign_flips as unit_flips
+from memorisk.statistics.randomization.sign_flips import make_units
 from tests.thorough import thorough
 
 
@@ -301,7 +301,7 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     rng = np.random.default_rng(30)
     data = draw(rng, rng.integers(1, 5, 20), rng.integers(1, 5, 15), 6, 0.2)
     whole = sign_flip_p_values(*data, level=0.3)
-    monkeypatch.setattr(randomization, "BLOCK", 64)
+    monkeypatch.setattr(unit_flips, "BLOCK", 64)
     np.testing.assert_allclose(sign_flip_p_values(*data, level=0.3).p_value, whole.p_value, rtol=1e-13)
 
 
@@ -309,9 +309,9 @@ def test_values_held_at_a_time_stay_within_a_block(monkeypatch):
     rng = np.random.default_rng(31)
     data = draw(rng, [1] * 50, [1] * 40, 10)
     held = []
-    plain = randomization.flipped_sums
+    plain = unit_flips.flipped_sums
     monkeypatch.setattr(sign_flips, "flipped_sums", lambda s, g: held.append(len(s) * g.shape[1]) or plain(s, g))
-    monkeypatch.setattr(randomization, "BLOCK", 2**12)
+    monkeypatch.setattr(unit_flips, "BLOCK", 2**12)
     sign_flip_p_values(*data)
     assert sum(held) > 2**10 * 90
     assert max(held) <= 2**12
@@ -412,9 +412,9 @@ def test_random_flips_beyond_the_budget():
 
 
 def test_random_flips_are_a_thousand_to_65536():
-    assert randomization.plan_flips(40, 10**6, 10**6, 0) == (1000, False)
-    assert randomization.plan_flips(40, 100, 10**6, 0) == (10**4, False)
-    assert randomization.plan_flips(40, 1, 10**6, 0) == (2**16, False)
+    assert unit_flips.plan_flips(40, 10**6, 10**6, 0) == (1000, False)
+    assert unit_flips.plan_flips(40, 100, 10**6, 0) == (10**4, False)
+    assert unit_flips.plan_flips(40, 1, 10**6, 0) == (2**16, False)
 
 
 def test_random_flips_hold_the_identity_first():
@@ -422,10 +422,10 @@ def test_random_flips_hold_the_identity_first():
     gap = np.full((70, 1), 1.0)
     found = sign_flip_p_values(gap, np.ones((70, 1)), ["a"], np.zeros((70, 0)), [])
     assert not found.exact
-    assert found.n_flips == randomization.MAX_RANDOM_FLIPS
+    assert found.n_flips == unit_flips.MAX_RANDOM_FLIPS
     assert found.p_value[0] == 1 / found.n_flips
     few = sign_flip_p_values(gap, np.ones((70, 1)), ["a"], np.zeros((70, 0)), [], max_draws=1)
-    assert few.n_flips == randomization.MIN_RANDOM_FLIPS
+    assert few.n_flips == unit_flips.MIN_RANDOM_FLIPS
     assert few.p_value[0] == 1 / few.n_flips
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.pairs.guarantee import regenerated_copies
+from memorisk.statistics.pairs.regenerated_copies import regenerated_copies
 
 
 def loop(rng: np.random.Generator, copying: np.ndarray, missed: np.ndarray, passing: np.ndarray, tries: int):

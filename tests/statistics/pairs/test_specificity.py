@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.pairs.decisions import specificity_at_sensitivity
 from memorisk.statistics.pairs.identity_pairs import pair_weights
+from memorisk.statistics.pairs.specificity import specificity_at_sensitivity
 from tests.statistics.pairs.test_auc import both_weights, patients, scored
 from tests.thorough import thorough
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memorisk.statistics.pairs.decisions import lower_weighted_quantile, weight_below
+from memorisk.statistics.pairs.weights import lower_weighted_quantile, weight_below
 
 
 @pytest.mark.parametrize("seed", range(5))

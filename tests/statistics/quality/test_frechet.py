@@ -7,8 +7,8 @@ from scipy import stats
 from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality.feature_distances import frechet, frechet_distance
 from memorisk.statistics.quality.figures import check_samples, figure_interval, unit_sums
+from memorisk.statistics.quality.frechet import frechet, frechet_distance
 
 
 def features(n, m, d, seed=0):

@@ -7,8 +7,8 @@ from scipy import stats
 from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, KEY_METRIC_KID_STD, kid_features_to_metric
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality import feature_distances as quality_kernel
-from memorisk.statistics.quality.feature_distances import kernel_distance, subset_kernel_distance
+from memorisk.statistics.quality import kernel as quality_kernel
+from memorisk.statistics.quality.kernel import kernel_distance, subset_kernel_distance
 
 
 def naive(x, y):

@@ -8,14 +8,9 @@ from scipy.spatial.distance import cdist
 from torch_fidelity.metric_prc import KEY_METRIC_PRECISION, KEY_METRIC_RECALL, prc_features_to_metric
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality import manifold as quality_balls
-from memorisk.statistics.quality.manifold import (
-    ImageSubset,
-    ball_radii,
-    count_in_balls,
-    density_coverage,
-    precision_recall,
-)
+from memorisk.statistics.quality import balls as quality_balls
+from memorisk.statistics.quality.balls import ImageSubset, ball_radii, count_in_balls
+from memorisk.statistics.quality.manifold import density_coverage, precision_recall
 
 
 def naive(real, synthetic, k):

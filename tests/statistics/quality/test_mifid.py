@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality import feature_distances as quality_mifid
-from memorisk.statistics.quality.feature_distances import frechet, frechet_distance, mifid_figure, nearest_cosines
+from memorisk.statistics.quality import memorization_informed as quality_mifid
 from memorisk.statistics.quality.figures import check_samples
+from memorisk.statistics.quality.frechet import frechet, frechet_distance
+from memorisk.statistics.quality.memorization_informed import mifid_figure, nearest_cosines
 
 
 def mifid(real, synthetic, **settings):

@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality.utility import balanced_accuracy, compare_training, mean_auc
+from memorisk.statistics.quality.transfer import balanced_accuracy, compare_training, mean_auc
 
 
 def draw(rng, n, signal, trainings=3):

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality.utility import against_majority
+from memorisk.statistics.quality.majority import against_majority
 from tests.thorough import thorough
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memorisk.statistics.intervals import these_groups_interval, two_way_interval
+from memorisk.statistics.intervals.means import these_groups_interval, two_way_interval
 from memorisk.statistics.verdicts.reversed_groups import is_surely_below_zero, reversed_groups
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from memorisk.statistics.copies.calibration import specificity_threshold
-from memorisk.statistics.copies.copy_detection import PoolDetection, detect, paired_hits
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copies.copy_detection import PoolDetection, detect
+from memorisk.statistics.copies.detector_comparison import paired_hits
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.studies.detectors.cells import read_backbone
 from memorisk.studies.detectors.detection import Detector, Measurement, PoolReading
 from memorisk.studies.detectors.page import findings

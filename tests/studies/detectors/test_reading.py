@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from memorisk.statistics.copies.copy_detection import null_halves, paired_hits
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copies.copy_detection import null_halves
+from memorisk.statistics.copies.detector_comparison import paired_hits
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.studies.detectors.cells import CellJob
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.pools import NULLS, POOLS

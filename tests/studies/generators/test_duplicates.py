@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorisk.statistics.contrasts import mean_slope, share_slope
+from memorisk.statistics.copy_slopes import mean_slope, share_slope
 from memorisk.studies.generators import memorization
 
 LEVELS = np.repeat([1, 4, 16, 64], [250, 16, 16, 16])

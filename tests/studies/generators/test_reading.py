@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.statistics.copies.set_memorization import memorized_share
+from memorisk.statistics.copies.memorized_share import memorized_share
 from memorisk.studies.generators.results import _read_evaluation
 
 TRAIN, HELD, EACH = 60, 80, 5

@@ -12,7 +12,7 @@ import yaml
 
 from memorisk.report.columns import rows
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.statistics.copies.set_memorization import memorized_share
+from memorisk.statistics.copies.memorized_share import memorized_share
 from memorisk.studies.generators import cells as cells_module
 from memorisk.studies.generators import study as study_module
 from memorisk.studies.generators.study import GeneratorsResult, plan_generators, study_generators

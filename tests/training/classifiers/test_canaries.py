@@ -8,7 +8,7 @@ from torch import nn
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.runs.errors import InputError
 from memorisk.scores.memorization import cross_entropy
-from memorisk.statistics.epsilon import largest_epsilon, pair_guesses
+from memorisk.statistics.privacy.measured_epsilon import largest_epsilon, pair_guesses
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.twins import label_noise_pairs
 from memorisk.training.engine.options import TrainOptions

@@ -13,7 +13,7 @@ from torch import nn
 
 from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.statistics.privacy_accounting import rdp_epsilon
+from memorisk.statistics.privacy.accounting import rdp_epsilon
 from memorisk.training.classifiers import private
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.private import (

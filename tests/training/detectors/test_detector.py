@@ -14,8 +14,8 @@ import memorisk
 from memorisk.cli.show.training import _gain
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import json_value, read_json, read_table
-from memorisk.statistics.copies.copy_detection import paired_hits
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copies.detector_comparison import paired_hits
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.training.detectors.command import plan_detector, train_detector
 from memorisk.training.detectors.contrastive.augmentations import augmented_copies
 from memorisk.training.detectors.contrastive.retrieval import source_hits

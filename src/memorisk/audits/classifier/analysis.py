@@ -52,8 +52,8 @@ from memorisk.report.verdict_forms import FORMS
 from memorisk.runs.errors import plural
 from memorisk.scores.twin_attacks import ATTACKS as TWIN_ATTACKS
 from memorisk.statistics.contrasts import unpaired_difference
-from memorisk.statistics.exchangeability import UnseenCheck, compare_unseen_losses
-from memorisk.statistics.intervals import these_groups_interval
+from memorisk.statistics.exchangeability.unseen_losses import UnseenCheck, compare_unseen_losses
+from memorisk.statistics.intervals.means import these_groups_interval
 from memorisk.statistics.verdicts.attack_verdict import attack_findings, nearest_attack
 from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check

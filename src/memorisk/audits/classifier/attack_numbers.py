@@ -9,7 +9,7 @@ from math import nan
 from typing import Annotated
 
 from memorisk.report.numbers import INLINE, OMITTED, Key
-from memorisk.statistics.intervals import Interval
+from memorisk.statistics.intervals.means import Interval
 from memorisk.statistics.jackknife import JackknifeInterval
 
 ALL = "(all)"

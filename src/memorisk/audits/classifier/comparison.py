@@ -27,7 +27,7 @@ from memorisk.runs.errors import InputError, one_line, read_guard
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import read_config
 from memorisk.scores.memorization import group_table
-from memorisk.statistics.intervals import difference_interval, two_way_interval
+from memorisk.statistics.intervals.means import difference_interval, two_way_interval
 from memorisk.statistics.verdicts.scales import LossScale
 
 SUMMARY = "comparison.json"

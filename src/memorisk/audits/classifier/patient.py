@@ -32,7 +32,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import read_config
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import group_table
-from memorisk.statistics.intervals import these_groups_interval
+from memorisk.statistics.intervals.means import these_groups_interval
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, stratum_of
 from memorisk.statistics.verdicts.reasons import Bearing
 

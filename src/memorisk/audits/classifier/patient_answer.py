@@ -15,7 +15,7 @@ from memorisk.audits.classifier.pages.strips import Strip
 from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.rendering import refuse_no_page, render
 from memorisk.runs.files import json_value, write_text
-from memorisk.statistics.intervals import Interval
+from memorisk.statistics.intervals.means import Interval
 from memorisk.statistics.verdicts.levels import PATIENT_LEVEL
 
 PAGE = "memorisk.audits.classifier.pages.patient:patient_page"

@@ -17,7 +17,7 @@ from memorisk.audits.classifier.attack_numbers import Agreements, RocCurve, Targ
 from memorisk.report.numbers import INLINE, OMITTED, Key, from_known
 from memorisk.report.quantities import Quantity
 from memorisk.report.result import Result
-from memorisk.statistics.epsilon import EpsilonBound
+from memorisk.statistics.privacy.measured_epsilon import EpsilonBound
 from memorisk.statistics.verdicts.checks import Check
 from memorisk.statistics.verdicts.levels import POWER, VERDICT_CORRECTION, VERDICT_LEVEL, share_words
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY

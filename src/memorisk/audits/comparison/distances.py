@@ -28,8 +28,8 @@ from memorisk.images.pixels import hash_pixels
 from memorisk.runs.workload import Progress
 from memorisk.scores.parts import PartsSimilarity
 from memorisk.scores.similarity import HeadSimilarity, Nearest, Similarity
-from memorisk.statistics.copies.tails import neighbour_leads
-from memorisk.statistics.exchangeability import image_counts
+from memorisk.statistics.copies.singled_out import neighbour_leads
+from memorisk.statistics.exchangeability.image_numbers import image_counts
 
 FloatArray = np.ndarray
 _SEARCHES = 9
@@ -103,7 +103,7 @@ class Distances:
     """Place among ``among_rows`` of the nearest image of another patient, [R]; empty without held-out images, and where
     real images are not compared with real ones."""
     among_lead: FloatArray
-    """Lead of that image over the nearest one of a third patient, [R] (`statistics.copies.tails.neighbour_leads`)."""
+    """Lead of that image over the nearest one of a third patient, [R] (`copies.singled_out.neighbour_leads`)."""
     among_rows: np.ndarray
     """Rows of the real images that count, training images first, then held-out ones, [R]: all, or one for each patient
     where their numbers are not alike (`memorisk.statistics.exchangeability`), since patients with more images are more

@@ -32,7 +32,7 @@ from memorisk.scores import pairs
 from memorisk.scores.pairs import Head
 from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.copies.set_memorization import MemorizationRate, memorization_rate, rate_difference
+from memorisk.statistics.copies.memorization_rate import MemorizationRate, memorization_rate, rate_difference
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.pairs.guarantee import MissGuarantee, miss_guarantee
 

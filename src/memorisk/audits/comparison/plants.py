@@ -29,8 +29,8 @@ from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.images.volumes import is_volume
 from memorisk.runs.errors import listed, plural
 from memorisk.statistics.copies.planted_copies import PlantPower
-from memorisk.statistics.copies.tails import copies_for_power
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.copies.singled_out import copies_for_power
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.statistics.verdicts.tiers import format_against_gates
 
 _STREAM = 53  # keeps these draws apart from others of the same seed

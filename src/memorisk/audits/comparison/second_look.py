@@ -51,7 +51,7 @@ from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.alignments import AlignmentCut, alignment_cut
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.copies.planted_copies import plant_power
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 
 MOST_IMAGES = 200
 """Largest number of synthetic images, and of images of either part of the null: the cost is bounded for any set."""

@@ -38,7 +38,7 @@ from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.runs.settings import fields_of
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.training.detectors.pair_detectors import PairDetector
 

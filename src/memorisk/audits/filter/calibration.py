@@ -27,7 +27,7 @@ from memorisk.images.alterations.plants import find_plant_kind
 from memorisk.images.store import ImageStore, store_of_pixels
 from memorisk.runs.workload import Progress
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 from memorisk.statistics.pairs.guarantee import MissGuarantee, Readings, both_readings
 from memorisk.statistics.pairs.identity_pairs import one_positive_each
 

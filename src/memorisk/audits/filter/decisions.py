@@ -18,7 +18,7 @@ from memorisk.audits.filter.screening import Matches, Screening, reaching
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.wording import NOT_FILTERED, PIXELS, SCORE, UNREADABLE
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 from memorisk.statistics.quality.retrieval_score import RetrievalScore, irs_of
 
 

@@ -54,7 +54,7 @@ from memorisk.report.glance import counts_of, dots_figure, in_short
 from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import plural
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 
 _NAMES = {"detector": "Detector", "family": "Copies"}
 

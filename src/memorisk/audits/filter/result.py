@@ -13,7 +13,7 @@ from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
 from memorisk.report.quantities import Quantity, Units
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 
 AUDIT, KEPT = "audit", "kept"
 """Folders in that of a run: the audit of the kept set, and this set."""

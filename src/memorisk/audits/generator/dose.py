@@ -13,7 +13,7 @@ from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.generator.evidence import generator_evidence
 from memorisk.audits.generator.plan import GeneratorPlan
 from memorisk.report.numbers import Key, to_row
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM
 from memorisk.statistics.verdicts.reasons import Gravity, Reason, Words
 

@@ -51,7 +51,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress
-from memorisk.statistics.copies.tails import EXPECTED_PAIRS
+from memorisk.statistics.copies.pairs_of_people import EXPECTED_PAIRS
 from memorisk.statistics.verdicts.reasons import FAIL, Reason
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.draws import (

@@ -27,7 +27,7 @@ from memorisk.images.store import ImageStore
 from memorisk.models.generators.noise_attacks import CLID_SHARES
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.report.numbers import to_row
-from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.multiple_testing.lists import holm
 from memorisk.statistics.subgroups import subgroup_contrasts
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.twin_jobs import TwinJob

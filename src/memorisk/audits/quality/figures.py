@@ -16,16 +16,11 @@ from memorisk.audits.quality.options import FIGURES
 from memorisk.models.feature_description import FeatureDescription
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.scores.distances import fit_measure, nearest
-from memorisk.statistics.quality.feature_distances import (
-    Frechet,
-    MemorizationInformed,
-    frechet,
-    frechet_figure,
-    kernel_distance,
-    mifid_figure,
-)
 from memorisk.statistics.quality.figures import QualityFigure, Samples, check_samples
+from memorisk.statistics.quality.frechet import Frechet, frechet, frechet_figure
+from memorisk.statistics.quality.kernel import kernel_distance
 from memorisk.statistics.quality.manifold import DensityCoverage, PrecisionRecall, density_coverage, precision_recall
+from memorisk.statistics.quality.memorization_informed import MemorizationInformed, mifid_figure
 from memorisk.statistics.quality.retrieval_score import irs_of
 from memorisk.training.features.matrix import Features
 

@@ -23,7 +23,7 @@ from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError, listed
 from memorisk.runs.files import file_fingerprint, fingerprint, read_array, write_array
 from memorisk.runs.workload import Cost, Progress, total
-from memorisk.statistics.quality.utility import TransferFigure, balanced_accuracy, compare_training, mean_auc
+from memorisk.statistics.quality.transfer import TransferFigure, balanced_accuracy, compare_training, mean_auc
 from memorisk.training.classifiers.fit import fit
 from memorisk.training.classifiers.joint_jobs import fit_cost
 from memorisk.training.engine.data import training_labels

@@ -8,7 +8,7 @@ from memorisk.audits.watch.reasons import LookByItself, NoProof, StoppedAt
 from memorisk.audits.watch.verdict import blind_looks, shows_memorization
 from memorisk.report.quantities import stated_figures
 from memorisk.report.statements.statement import FAIL, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
-from memorisk.statistics.multiple_testing import should_stop
+from memorisk.statistics.multiple_testing.stopping import should_stop
 from memorisk.statistics.verdicts.reasons import Reason
 
 

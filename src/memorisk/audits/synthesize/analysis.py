@@ -46,7 +46,7 @@ from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.runs.settings import fields_of
-from memorisk.statistics.pairs.guarantee import RegeneratedCopies, regenerated_copies
+from memorisk.statistics.pairs.regenerated_copies import RegeneratedCopies, regenerated_copies
 from memorisk.training.generators.draws import draw, image_name
 
 

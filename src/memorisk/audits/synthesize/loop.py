@@ -21,7 +21,7 @@ from memorisk.models.generators.generators import Generator
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.features.compute_backend import ComputeBackend
 from memorisk.training.features.matrix import Features

@@ -20,9 +20,9 @@ from memorisk.images.store import ImageStore
 from memorisk.runs.environment import check_device
 from memorisk.runs.workload import Progress
 from memorisk.scores.similarity import Similarity
-from memorisk.statistics.copies.set_memorization import MemorizationRate, memorization_rate
-from memorisk.statistics.quality.feature_distances import frechet_distance
+from memorisk.statistics.copies.memorization_rate import MemorizationRate, memorization_rate
 from memorisk.statistics.quality.figures import QualityFigure
+from memorisk.statistics.quality.frechet import frechet_distance
 from memorisk.statistics.quality.retrieval_score import RetrievalScore, irs_of
 from memorisk.training.detectors.pair_detectors import PairDetector
 

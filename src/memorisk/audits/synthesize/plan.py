@@ -23,7 +23,7 @@ from memorisk.report.blocks import Table
 from memorisk.report.numbers import INLINE
 from memorisk.report.quantities import Quantity
 from memorisk.runs.workload import Cost, total
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.draws import draw
 from memorisk.training.generators.generation import drawing_cost

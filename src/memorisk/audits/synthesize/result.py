@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from memorisk.audits.filter.result import FilterNumbers, ScreeningSettings, ScreeningSetup, SetNames
 from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.report.numbers import INLINE, to_json
-from memorisk.statistics.pairs.guarantee import RegeneratedCopies
+from memorisk.statistics.pairs.regenerated_copies import RegeneratedCopies
 
 
 @dataclass(frozen=True, kw_only=True)

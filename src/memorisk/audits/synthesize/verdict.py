@@ -12,7 +12,7 @@ from memorisk.audits.filter.wording import n_equal_pixels
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.result import LoopNumbers
 from memorisk.runs.errors import plural
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.statistics.verdicts.reasons import Reason, Words
 
 NEARLY_ALL = 0.9

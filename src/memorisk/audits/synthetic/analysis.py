@@ -45,7 +45,7 @@ from memorisk.runs.environment import versions
 from memorisk.runs.settings import fields_of
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.reversed_queries import ReversedQueries, held_out_needed
-from memorisk.statistics.copies.tails import copies_for_power
+from memorisk.statistics.copies.singled_out import copies_for_power
 from memorisk.statistics.verdicts.checks import Check
 
 

@@ -12,7 +12,7 @@ from memorisk.audits.comparison.evidence import PairedFindings, SyntheticEvidenc
 from memorisk.audits.comparison.second_look import SecondLook
 from memorisk.audits.synthetic.findings import Findings
 from memorisk.audits.synthetic.result import DISMISSED, NEAR_COPIES, PAIRED, RANDOM_SPLIT, SECOND_LOOK, SINGLED_OUT
-from memorisk.statistics.copies.tails import MIN_CUT_TAIL, MIN_HELD_OUT
+from memorisk.statistics.copies.singled_out import MIN_CUT_TAIL, MIN_HELD_OUT
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, Check
 
 

@@ -19,6 +19,7 @@ from memorisk.audits.synthetic.options import FAR_SHARE, SyntheticOptions
 from memorisk.audits.synthetic.pixel_counts import count_pixel_pairs, literature_statistics
 from memorisk.audits.synthetic.result import PixelPairs, Published
 from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.pairs_of_people import outlying_pairs
 from memorisk.statistics.copies.planted_copies import (
     CopiesBound,
     PlantPower,
@@ -36,18 +37,17 @@ from memorisk.statistics.copies.reversed_queries import (
     preceding_units,
     reversed_queries,
 )
-from memorisk.statistics.copies.tails import (
+from memorisk.statistics.copies.singled_out import (
     MIN_HELD_OUT,
     TailCut,
     closeness,
     largest_lead,
     neighbour_leads,
-    outlying_pairs,
     tail_cut,
 )
-from memorisk.statistics.exchangeability import NeighbourTest, neighbour_test
-from memorisk.statistics.intervals import Proportion
-from memorisk.statistics.multiple_testing import benjamini_hochberg
+from memorisk.statistics.exchangeability.neighbours import NeighbourTest, neighbour_test
+from memorisk.statistics.intervals.shares import Proportion
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
 from memorisk.statistics.verdicts.levels import SINGLED_OUT_LEVEL, VERDICT_LEVEL
 
 _ROUNDING = 1e-12

@@ -48,7 +48,7 @@ from memorisk.report.numbers import from_json
 from memorisk.report.quantities import facts
 from memorisk.report.result import Result
 from memorisk.runs.errors import one_line, plural
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 
 
 def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: bool = False) -> Page:

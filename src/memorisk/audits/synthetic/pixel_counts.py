@@ -12,7 +12,7 @@ from memorisk.audits.comparison.sets import Sets, images_by_part
 from memorisk.audits.synthetic.result import CellTest, PixelPairs, Published
 from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.copies.copy_tests import authenticity, data_copying, wasserstein
-from memorisk.statistics.exchangeability import ImageCounts
+from memorisk.statistics.exchangeability.image_numbers import ImageCounts
 
 
 def count_pixel_pairs(

@@ -9,8 +9,8 @@ from memorisk.audits.subgroups import SubgroupReason
 from memorisk.audits.synthetic.options import FAR_SHARE, SyntheticOptions
 from memorisk.runs.errors import plural
 from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
-from memorisk.statistics.copies.tails import MIN_HELD_OUT
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.copies.singled_out import MIN_HELD_OUT
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.statistics.verdicts.levels import SINGLED_OUT_LEVEL, VERDICT_LEVEL
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Number, Reason, Words
 

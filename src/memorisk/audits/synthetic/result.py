@@ -19,8 +19,8 @@ from memorisk.report.numbers import INLINE, OMITTED, Key, to_json
 from memorisk.report.quantities import Quantity, Units
 from memorisk.report.statements.statement import ALSO, FOUND, HELD_OUT_PIXELS, OTHER_PIXELS, SHARED_PIXELS
 from memorisk.statistics.copies.copy_tests import Authenticity, WassersteinTest
-from memorisk.statistics.copies.set_memorization import MemorizationRate
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.copies.memorization_rate import MemorizationRate
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.verdicts.checks import Check
 

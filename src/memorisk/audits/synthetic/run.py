@@ -76,10 +76,10 @@ from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Cost, Progress, no_progress, total
 from memorisk.scores.similarity import HeadSimilarity
 from memorisk.statistics.copies.planted_copies import fewest_plants, plant_power
-from memorisk.statistics.copies.tails import MIN_HELD_OUT
-from memorisk.statistics.exchangeability import image_counts
+from memorisk.statistics.copies.singled_out import MIN_HELD_OUT
+from memorisk.statistics.exchangeability.image_numbers import image_counts
 from memorisk.statistics.memorization.nulls import unit_p_values
-from memorisk.statistics.multiple_testing import smallest_list_of
+from memorisk.statistics.multiple_testing.lists import smallest_list_of
 from memorisk.statistics.verdicts.levels import POWER, share_words
 from memorisk.training.detectors.pair_detectors import PairDetector
 from memorisk.training.features.compute_backend import ComputeBackend

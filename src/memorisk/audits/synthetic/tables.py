@@ -20,7 +20,7 @@ from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.copies.near_copies import MIRRORED, NO_PAIRS, ORIENTATIONS, NearCopies
 from memorisk.statistics.copies.calibration import group_values
 from memorisk.statistics.copies.reversed_queries import preceding_units
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 
 
 class SyntheticTables:

@@ -31,7 +31,7 @@ from memorisk.audits.synthetic.result import PixelPairs, Reading, SetCounts, Syn
 from memorisk.audits.synthetic.wording import LARGEST_BOUND
 from memorisk.report.verdict_forms import FORMS
 from memorisk.statistics.copies.planted_copies import plants_needed
-from memorisk.statistics.intervals import Proportion
+from memorisk.statistics.intervals.shares import Proportion
 from memorisk.statistics.verdicts.check_reasons import check_reasons
 from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, NEAR_DOUBT_LEVEL, NEAR_LEVEL, PREREQUISITE_LEVEL
 from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons

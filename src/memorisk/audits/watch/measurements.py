@@ -20,8 +20,8 @@ from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.memorized_share import MemorizedShare, memorized_share
 from memorisk.statistics.copies.reversed_queries import ReversedQueries, exposures, reversed_queries
-from memorisk.statistics.copies.set_memorization import MemorizedShare, memorized_share
 from memorisk.training.features.matrix import Features, load_features
 
 _HELD = "held out: "

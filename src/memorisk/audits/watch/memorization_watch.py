@@ -59,7 +59,7 @@ from memorisk.runs.folder import CONFIG, check_out_folder, private_folder, write
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.statistics.multiple_testing import ErrorSpending, should_stop
+from memorisk.statistics.multiple_testing.stopping import ErrorSpending, should_stop
 
 if TYPE_CHECKING:
     from memorisk.training.generators.snapshots import Snapshot

@@ -38,7 +38,7 @@ from memorisk.runs.errors import InputError, plural
 from memorisk.runs.storage.locations import cache_folder
 from memorisk.runs.workload import Progress
 from memorisk.scores.similarity import Similarity
-from memorisk.statistics.exchangeability import ImageCounts, image_counts
+from memorisk.statistics.exchangeability.image_numbers import ImageCounts, image_counts
 from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.features.matrix import Features, load_features
 

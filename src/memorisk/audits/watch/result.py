@@ -11,7 +11,7 @@ from memorisk.audits.watch.options import WatchOptions
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
 from memorisk.report.numbers import to_json
 from memorisk.report.quantities import Quantity, Units
-from memorisk.statistics.multiple_testing import ErrorSpending
+from memorisk.statistics.multiple_testing.stopping import ErrorSpending
 
 _PATIENTS = Units("n_train", "patients")
 _SHARE = Quantity(

@@ -15,7 +15,7 @@ from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.report.blocks import Kind
 from memorisk.runs.errors import InputError, plural
-from memorisk.statistics.multiple_testing import ErrorSpending, held_out_for_limit
+from memorisk.statistics.multiple_testing.stopping import ErrorSpending, held_out_for_limit
 from memorisk.statistics.verdicts.reasons import Reason
 
 

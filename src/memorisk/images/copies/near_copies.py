@@ -42,7 +42,7 @@ from memorisk.images.store import ImageStore
 from memorisk.images.volumes import is_volume
 from memorisk.runs.arrays import scratch_array
 from memorisk.runs.workload import CountProgress
-from memorisk.statistics.copies.tails import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
+from memorisk.statistics.copies.pairs_of_people import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
 
 MAX_PAIRS = 20_000
 """Length of the longest list of pairs; each is compared as stored, at about 200 pairs a second."""

@@ -13,10 +13,9 @@ reach what whole images of different people reach (eye scans: 22 of 30 pasted co
 30 beyond the cut of a size). For each size:
 
 1. *Copies under two ids.* Images that lie on the other set as copies do are apart at the top. They are left out by
-   the rule of near copies (`statistics.copies.tails.outlying_pairs`): values of which an exponential, fitted to the
-   larger half with its largest fifth counted and not measured, expects fewer than 1e-4 of what is expected beyond the
-   cut.
-   Where more than a fifth of that half are apart, nothing is left out, and the cut lies beyond them.
+   the rule of near copies (`statistics.copies.pairs_of_people.outlying_pairs`): values of which an exponential, fitted
+   to the larger half with its largest fifth counted and not measured, expects fewer than 1e-4 of what is expected
+   beyond the cut. Where more than a fifth of that half are apart, nothing is left out, and the cut lies beyond them.
 2. *Cut.* The largest tenth of what is left is the tail. `tail_cut` gives the value beyond which ``chance`` images in
    the whole run are expected, with the exact predictive probability of an exponential tail.
 3. *Two parts.* The larger of two cuts counts: of both parts together, and of what of the control is left alone. Many
@@ -35,7 +34,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copies.tails import EXPECTED_PAIRS, TailCut, outlying_pairs, tail_cut
+from memorisk.statistics.copies.pairs_of_people import EXPECTED_PAIRS, outlying_pairs
+from memorisk.statistics.copies.singled_out import TailCut, tail_cut
 
 FloatArray = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.copies.calibration import check_distances, one_per_group
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 from memorisk.statistics.memorization.nulls import unit_p_values
 
 FloatArray = NDArray[np.float64]

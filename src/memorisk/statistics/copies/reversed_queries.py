@@ -19,7 +19,7 @@ METHODS leaves two points open:
 * A patient of many images has a smaller W without any memorization. As in ``nulls`` a patient of k images is by
   default compared with held-out patients at k images each (``sizes="matched"``); ``sizes="any"`` is METHODS' plain
   form. The count ``ahead`` is of all patients by all images or, where numbers of images are not alike in both
-  parts, by one image each (`exchangeability.image_counts`).
+  parts, by one image each (`exchangeability.image_numbers.image_counts`).
 * With n held-out and m training patients no p is below 1 / (n + 1), so that Benjamini-Hochberg at level q lists no
   fewer than m / (q (n + 1)) patients: with a split of 70 to 15 and q = 0.1 about 47, however many there are. Fewer
   copied patients stay unlisted, however exact the copies. ``shortest_list`` gives that number, and ``ahead`` answers a
@@ -34,9 +34,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, one_line, plural
 from memorisk.statistics.copies.calibration import check_distances, group_values
-from memorisk.statistics.exchangeability import ImageCounts, image_counts
+from memorisk.statistics.exchangeability.image_numbers import ImageCounts, image_counts
 from memorisk.statistics.memorization.nulls import unit_p_values
-from memorisk.statistics.multiple_testing import Rejections, benjamini_hochberg, smallest_list_of
+from memorisk.statistics.multiple_testing.lists import Rejections, benjamini_hochberg, smallest_list_of
 from memorisk.statistics.verdicts.levels import VERDICT_LEVEL
 
 FloatArray = NDArray[np.float64]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.statistics.randomization import FloatArray, IntArray, Units, make_units
+from memorisk.statistics.randomization.sign_flips import FloatArray, IntArray, Units, make_units
 
 
 @dataclass(frozen=True)

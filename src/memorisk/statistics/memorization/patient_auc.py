@@ -27,7 +27,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.randomization import flip_blocks, plan_flips
+from memorisk.statistics.randomization.sign_flips import flip_blocks, plan_flips
 
 FloatArray = NDArray[np.float64]
 

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife, jackknife_variance, unavailable
-from memorisk.statistics.randomization import PermutationTest, no_test, within_classes
-from memorisk.statistics.rank_statistics import spearman
+from memorisk.statistics.randomization.class_permutations import PermutationTest, no_test, within_classes
+from memorisk.statistics.rank_correlation import spearman
 
 FloatArray = NDArray[np.float64]
 

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.statistics.memorization.nulls import UnitPValues
-from memorisk.statistics.multiple_testing import benjamini_hochberg
-from memorisk.statistics.randomization import (
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
+from memorisk.statistics.randomization.sign_flips import (
     FloatArray,
     IntArray,
     Units,
@@ -282,7 +282,7 @@ def flip_null(
     Args:
         units: Scored and unseen units.
         sizes: Numbers of images of other units that are compared with them.
-        max_draws: Largest number of flipped values that is enumerated (`randomization.plan_flips`).
+        max_draws: Largest number of flipped values that is enumerated (`randomization.sign_flips.plan_flips`).
         most_flips: Number of flips to which random ones are limited; all that `max_draws` allows if not given.
         seed: Seed of random flips.
     """
@@ -332,7 +332,7 @@ def sign_flip_p_values(
 
     When the 2^S' flips of the class's images exceed `max_draws`, uniformly random flips take the place of the full
     set: the same ones for every unit, the identity among them (valid at any number of draws: Hemerik and Goeman 2018,
-    theorem 2). Memory stays within blocks of `randomization.BLOCK` values in either case.
+    theorem 2). Memory stays within blocks of `randomization.sign_flips.BLOCK` values in either case.
 
     Args:
         gap: `[S, I]` loss gaps `L_B - L_A` of the class's canaries.

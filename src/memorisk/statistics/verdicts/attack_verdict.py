@@ -23,8 +23,8 @@ import numpy as np
 import scipy
 
 from memorisk.runs.errors import one_line
-from memorisk.statistics.intervals import MIN_SEEDS
-from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.intervals.means import MIN_SEEDS
+from memorisk.statistics.multiple_testing.lists import holm
 from memorisk.statistics.verdicts.class_reasons import models_remedy
 from memorisk.statistics.verdicts.levels import ATTACK_LEVEL, SURE_RATE, share_words
 from memorisk.statistics.verdicts.reasons import FAIL, SUPPORT, Reason, Words

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from memorisk.runs.errors import one_line
-from memorisk.statistics.intervals import MIN_SEEDS
+from memorisk.statistics.intervals.means import MIN_SEEDS
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, VERDICT_LEVEL, share_words
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, GAPS, MAX_SEEDS, MIN_ROOM
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, ClassReason, Reason, Words

@@ -23,8 +23,8 @@ import scipy
 from numpy.typing import ArrayLike
 
 from memorisk.scores.memorization import group_table
-from memorisk.statistics.multiple_testing import holm
-from memorisk.statistics.randomization import FloatArray
+from memorisk.statistics.multiple_testing.lists import holm
+from memorisk.statistics.randomization.sign_flips import FloatArray
 from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
 
 

@@ -28,7 +28,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.memorization.nulls import comparison_sizes, unit_p_values
 from memorisk.statistics.memorization.sign_flips import (
     MAX_DRAWS,
@@ -40,7 +40,7 @@ from memorisk.statistics.memorization.sign_flips import (
     joined_units,
     least_total,
 )
-from memorisk.statistics.randomization import FloatArray, IntArray, Units, flip_blocks, plan_flips
+from memorisk.statistics.randomization.sign_flips import FloatArray, IntArray, Units, flip_blocks, plan_flips
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER
 
 MIN_ROOM = 2.0

@@ -2,11 +2,11 @@
 
 No training does that; the table of who was trained on what may be wrong for these groups.
 
-The interval of a class's mean M is over trainings, of these groups (`intervals.these_groups_interval`): one group with
--5 nats in every seed moves the mean of 80 groups to -0.06, and hardly its spread over trainings. That the mean is
+The interval of a class's mean M is over trainings, of these groups (`intervals.means.these_groups_interval`): one group
+with -5 nats in every seed moves the mean of 80 groups to -0.06, and hardly its spread over trainings. That the mean is
 surely below 0 therefore says nothing of the class. It does where the interval over groups as well lies below 0
-(`intervals.two_way_interval`). Else a few groups carry the mean, and are named in place of the class: those of lowest
-mean without which the mean is no longer surely below 0.
+(`intervals.means.two_way_interval`). Else a few groups carry the mean, and are named in place of the class: those of
+lowest mean without which the mean is no longer surely below 0.
 
 **Level.** The two are one doubt with two names: it is raised where the upper limit of the mean lies more than half the
 interval below 0, as before the groups were named. Without memory the means of the S seeds are symmetric about 0, so
@@ -17,8 +17,8 @@ that the probability is that of a Student's t beyond twice its 97.5 % quantile: 
 import numpy as np
 from numpy.typing import NDArray
 
-from memorisk.statistics.intervals import these_groups_interval, two_way_interval
-from memorisk.statistics.randomization import FloatArray
+from memorisk.statistics.intervals.means import these_groups_interval, two_way_interval
+from memorisk.statistics.randomization.sign_flips import FloatArray
 
 
 def is_surely_below_zero(low: float, high: float) -> bool:

@@ -26,8 +26,8 @@ patients share the cuts with all others.
 **Null.** The working model orders patients and carries no level. If no patient is memorized, the coins of twins make
 the gaps of a patient symmetric, so that the score of the patient's exchanged gaps, -g, is a draw of the same
 distribution. The scores of all exchanged scored patients and of all unseen patients are the controls, and each cut is
-`statistics.copies.tails.tail_cut` on them. A remembered patient adds no large value to the controls, since exchanged
-gaps are negative. The independent units are patients. Scores are free of a class's scale, and each patient is
+`statistics.copies.singled_out.tail_cut` on them. A remembered patient adds no large value to the controls, since
+exchanged gaps are negative. The independent units are patients. Scores are free of a class's scale, and each patient is
 compared with its own exchange, so that the controls of all classes share one cut: twelve classes of 80 patients have
 the tail of a thousand. Three looks (`_SHARES`) share the probability that any patient lies beyond a cut: a quarter,
 half, and half of the exchanged gaps, which finds patients whose roles are exchanged in most seeds. Half takes little,
@@ -51,9 +51,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from memorisk.statistics.copies.tails import TAIL, tail_cut
+from memorisk.statistics.copies.singled_out import TAIL, tail_cut
 from memorisk.statistics.memorization.sign_flips import scaled_gaps, typical_error
-from memorisk.statistics.randomization import FloatArray, IntArray
+from memorisk.statistics.randomization.sign_flips import FloatArray, IntArray
 from memorisk.statistics.verdicts.levels import NOTICE, PASS_POWER, POWER, SINGLED_OUT_LEVEL
 from memorisk.statistics.verdicts.noticeable_gap import GAPS, MAX_SEEDS, N_DRAWS
 

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.statistics.intervals import MIN_SEEDS
+from memorisk.statistics.intervals.means import MIN_SEEDS
 from memorisk.statistics.verdicts.class_reasons import (
     ClassFails,
     FewSeeds,

@@ -19,7 +19,7 @@ from memorisk.statistics.copies.copy_detection import (
     null_halves,
     published_pools,
 )
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import Backbone, CellJob
 from memorisk.studies.detectors.measurement import PUBLISHED_POOLS
 from memorisk.studies.detectors.pools import NULLS, POOLS, Parts

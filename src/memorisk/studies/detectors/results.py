@@ -14,14 +14,10 @@ import numpy as np
 import pandas as pd
 
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.copies.copy_detection import (
-    DetectorComparison,
-    PoolDetection,
-    RankRange,
-    compare_pairs,
-    rank_ranges,
-)
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.copies.copy_detection import PoolDetection
+from memorisk.statistics.copies.detector_comparison import DetectorComparison, compare_pairs
+from memorisk.statistics.copies.detector_ranks import RankRange, rank_ranges
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 from memorisk.studies.detectors.cells import DETECTORS, LOSS_NAMES, CellJob
 from memorisk.studies.detectors.detection import Detector
 from memorisk.studies.detectors.options import BenchDetectorsOptions

@@ -15,7 +15,8 @@ import numpy as np
 import scipy
 
 from memorisk.scores.distances.measures import MEASURES
-from memorisk.statistics.copies.copy_detection import DetectorComparison, compare_pairs, mean_share
+from memorisk.statistics.copies.detector_comparison import DetectorComparison, compare_pairs
+from memorisk.statistics.copies.detector_ranks import mean_share
 from memorisk.studies.detectors.cells import LOSS_NAMES
 from memorisk.studies.detectors.detection import Detector, HitSelector
 from memorisk.studies.detectors.options import LOSSES, NO_TRAINING

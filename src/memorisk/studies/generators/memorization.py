@@ -22,12 +22,12 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.statistics.contrasts import mean_slope, share_slope
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.copies.copy_tests import WassersteinDistance, wasserstein_distance
+from memorisk.statistics.copies.memorization_rate import memorization_rate, rate_difference
 from memorisk.statistics.copies.reversed_queries import exposures
-from memorisk.statistics.copies.set_memorization import memorization_rate, rate_difference
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copies.wasserstein_distance import WassersteinDistance, wasserstein_distance
+from memorisk.statistics.copy_slopes import mean_slope, share_slope
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.pairs.guarantee import miss_guarantee
 from memorisk.statistics.quality.retrieval_score import irs_of
 from memorisk.studies.engine.rows import limits

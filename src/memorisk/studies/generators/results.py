@@ -16,9 +16,9 @@ import scipy
 from memorisk.report.columns import column_numbers
 from memorisk.runs.files import read_table
 from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.memorized_share import MemorizedShare, memorized_share
 from memorisk.statistics.copies.reversed_queries import ReversedQueries, nearness, reversed_queries
-from memorisk.statistics.copies.set_memorization import MemorizedShare, memorized_share
-from memorisk.statistics.exchangeability import image_counts
+from memorisk.statistics.exchangeability.image_numbers import image_counts
 from memorisk.studies.engine.cells import Arrays, read_result
 from memorisk.studies.engine.rows import limits, rows_of
 from memorisk.studies.generators.plan import Cell

@@ -8,7 +8,7 @@ import pandas as pd
 from memorisk.report.blocks import Inline, Name, Strong
 from memorisk.report.columns import column_texts, count, decimal, mean_count, percent
 from memorisk.runs.errors import plural
-from memorisk.statistics.copies.set_memorization import can_show_memorization
+from memorisk.statistics.copies.memorized_share import can_show_memorization
 
 Finding = Sequence[Inline]
 NOT_SHOWN = "not shown"

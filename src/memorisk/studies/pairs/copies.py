@@ -22,8 +22,8 @@ from memorisk.report.blocks import Column, estimate
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.statistics.copies.copy_detection import paired_hits
-from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.copies.detector_comparison import paired_hits
+from memorisk.statistics.multiple_testing.lists import holm
 from memorisk.statistics.pairs.auc import macro_average
 from memorisk.statistics.pairs.decisions import identity_difference, identity_share
 from memorisk.studies.engine.encoders import refuse_saved

@@ -23,12 +23,8 @@ from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.pairs.auc import pair_auc, pair_auc_difference
-from memorisk.statistics.pairs.decisions import (
-    identity_share,
-    pair_decisions,
-    sensitivity_threshold,
-    specificity_at_sensitivity,
-)
+from memorisk.statistics.pairs.decisions import identity_share, pair_decisions, sensitivity_threshold
+from memorisk.statistics.pairs.specificity import specificity_at_sensitivity
 from memorisk.studies.engine.number_texts import digits_text
 from memorisk.studies.engine.rows import limits
 from memorisk.studies.engine.tables import StudyTable, fill_table

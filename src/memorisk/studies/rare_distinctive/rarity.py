@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from memorisk.report.columns import column_numbers, column_texts
 from memorisk.statistics.memorization.rarity import ClassRarity, ImageRarity, class_rarity, image_rarity, rho_per_seed
 from memorisk.statistics.memorization.rarity_models import FrequencySlope, class_mean_model, paper_model
-from memorisk.statistics.rank_statistics import MannWhitney, SignTest, sign_test
+from memorisk.statistics.rank_tests import MannWhitney, SignTest, sign_test
 from memorisk.studies.engine.rows import fields_of
 from memorisk.studies.rare_distinctive.rarity_cells import (
     NAN,

@@ -17,7 +17,7 @@ from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.rendering import load_result
 from memorisk.report.columns import column_numbers, column_texts, rows
 from memorisk.runs.errors import InputError, one_line
-from memorisk.statistics.rank_statistics import MannWhitney, mann_whitney
+from memorisk.statistics.rank_tests import MannWhitney, mann_whitney
 
 RARE_BELOW = 0.05
 """Share of the images below which a class is rare (paper 000, A.11)."""

@@ -41,7 +41,7 @@ from memorisk.report.columns import (
 )
 from memorisk.report.figures.curves import epoch_plot, latent_plot, spread_plot
 from memorisk.report.figures.intervals import Limits, series_plot
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.studies.engine.figures import drawn, series_of
 from memorisk.studies.engine.pages import finding_blocks, lead_blocks, study_page
 from memorisk.studies.engine.rows import distinct, rows_of

@@ -6,7 +6,7 @@ import pandas as pd
 from memorisk.report.columns import column_numbers, column_texts
 from memorisk.report.columns import rows as rows_of
 from memorisk.statistics.memorization.mark_contrasts import mean_limits, pearson, pearson_p, seed_share
-from memorisk.statistics.rank_statistics import spearman
+from memorisk.statistics.rank_correlation import spearman
 from memorisk.studies.engine.rows import limits
 from memorisk.studies.engine.tables import StudyTable, fill_table
 from memorisk.studies.unique_features.plan import (

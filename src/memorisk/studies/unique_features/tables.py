@@ -10,7 +10,7 @@ import pandas as pd
 
 from memorisk.report.columns import booleans, column_numbers, largest_first
 from memorisk.report.columns import rows as chosen
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.memorization.mark_contrasts import contrast, excess_over_references, mean_limits, positive_mean
 from memorisk.studies.engine.rows import limits
 from memorisk.studies.engine.tables import StudyTable, fill_table

@@ -31,7 +31,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint, fsync_folder
 from memorisk.runs.workload import Progress
 from memorisk.scores.reconstruction import psnr, ssim
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals.means import two_way_interval
 from memorisk.training.autoencoders.options import AutoencoderOptions
 from memorisk.training.engine.data import Division
 from memorisk.training.engine.devices import autocast, exact_products, place

@@ -31,8 +31,8 @@ from memorisk.runs.folder import RunFolder
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.steps import metered
 from memorisk.runs.workload import Progress, no_progress, total
-from memorisk.statistics.epsilon import replace_one_epsilon
-from memorisk.statistics.quality.utility import against_majority
+from memorisk.statistics.privacy.patient_epsilon import replace_one_epsilon
+from memorisk.statistics.quality.majority import against_majority
 from memorisk.training.classifiers.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.classifiers.joint_jobs import fit_cost
 from memorisk.training.classifiers.private import patient_epsilon, privacy_of

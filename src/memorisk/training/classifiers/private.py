@@ -3,7 +3,7 @@
 Opacus clips and adds the noise (ghost clipping: norms without per-image gradients). A step samples every slot with
 probability q = batch / n, sums the gradients clipped to norm C, adds N(0, (z C)^2) and divides by the expected batch
 (Abadi et al. 2016). z is the smallest noise for which ``epochs * ceil(n / batch)`` steps stay within (epsilon, delta)
-for adding or removing one image (Renyi accountant: Opacus', `memorisk.statistics.privacy_accounting` where it is not
+for adding or removing one image (Renyi accountant: Opacus', `memorisk.statistics.privacy.accounting` where it is not
 installed).
 
 Slots are sampled from (seed, epoch), so that the twins of an audit sample the same slots. Noise is never shared: the
@@ -27,8 +27,8 @@ from torch import nn
 
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.files import fingerprint
-from memorisk.statistics.epsilon import group_epsilon
-from memorisk.statistics.privacy_accounting import DEFAULT_ORDERS, noise_for_epsilon, rdp_epsilon
+from memorisk.statistics.privacy.accounting import DEFAULT_ORDERS, noise_for_epsilon, rdp_epsilon
+from memorisk.statistics.privacy.patient_epsilon import group_epsilon
 from memorisk.training.classifiers.fit import ClassifierTraining, FitLog
 from memorisk.training.classifiers.regimes import ParameterChangeCheck, check_parameter_changes, extra_message
 from memorisk.training.engine.devices import forked_generators, set_training_mode

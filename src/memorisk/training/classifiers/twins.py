@@ -13,9 +13,8 @@ but a coin alone is not enough. The surplus of a group over its partner, images 
 group goes, and a model that learns only how frequent classes are then shows a gap for it (a patient of 20 images paired
 with one of 6: p below 0.05 in 17 to 39 %). So groups without a partner, and as many pairs as are needed to balance
 them, are divided at random such that each falls to either side with chance 1/2 and both sides hold the same of each
-label, as nearly as possible (`statistics.randomization.halve`). The other groups on a group's side vary; the labels and
-the size of the side do not.
-``tests/training/classifiers/test_partners.py`` shows the level.
+label, as nearly as possible (`statistics.randomization.halves.halve`). The other groups on a group's side vary; the
+labels and the size of the side do not. ``tests/training/classifiers/test_partners.py`` shows the level.
 
 One side may then hold a few images more. Such slots come last; where they are empty, the twin with fewer images has
 another of its own there, drawn anew in each epoch (`training.engine.optimization.batch_order`).
@@ -44,7 +43,7 @@ from typing import Literal
 import numpy as np
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.randomization import halve
+from memorisk.statistics.randomization.halves import halve
 
 Pair = tuple[np.ndarray, np.ndarray]
 Unmatched = Literal["divided", "shared"]

@@ -17,17 +17,16 @@ from memorisk.audits.classifier.explanations.result import LayerFindings, Probed
 from memorisk.audits.classifier.finished_run import FinishedRun
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Progress
-from memorisk.statistics.association import split_half
 from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.memorization.layer_distances import band_distances, paired_cosine_distance
 from memorisk.statistics.memorization.probes import (
     PROBE_KINDS,
     above_class_median,
-    band_distances,
-    paired_cosine_distance,
     permuted_within_class,
     probe,
     probe_folds,
 )
+from memorisk.statistics.reliability import split_half
 from memorisk.training.classifiers.jobs import TrainJob
 from memorisk.training.features.activations import Activations, extract_activations
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from memorisk.report.numbers import to_json
-from memorisk.statistics.association import Reliability
+from memorisk.statistics.reliability import Reliability
 
 
 @dataclass(frozen=True, kw_only=True)

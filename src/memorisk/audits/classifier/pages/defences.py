@@ -37,7 +37,7 @@ from memorisk.report.figures.intervals import tradeoff_plot
 from memorisk.report.first_screen import FirstScreen
 from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.result import Result
-from memorisk.statistics.epsilon import EpsilonBound
+from memorisk.statistics.privacy.measured_epsilon import EpsilonBound
 
 
 def defence_page(result: DefenceResult) -> Page:

@@ -22,7 +22,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.columns import booleans, column_numbers, column_texts, count, decimal
 from memorisk.report.figures.intervals import MOST_ROWS, difference_plot
-from memorisk.statistics.effect_sizes import LARGER
+from memorisk.statistics.retraining import LARGER
 
 DIFFERENCE = ("difference", "low", "high")
 NOISE = ("noise", "noise_low", "noise_high")

@@ -18,7 +18,7 @@ from memorisk.report.kinds import kind_of
 from memorisk.report.result import Result
 from memorisk.report.result import redact as redact_result
 from memorisk.runs.errors import plural
-from memorisk.statistics.intervals import MIN_SEEDS
+from memorisk.statistics.intervals.means import MIN_SEEDS
 from memorisk.statistics.verdicts.levels import VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.scales import LossScale
 from memorisk.statistics.verdicts.tiers import INSUFFICIENT

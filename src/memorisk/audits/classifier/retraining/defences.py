@@ -35,17 +35,16 @@ from memorisk.runs.settings import takes_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.scores.memorization import group_table
 from memorisk.statistics.effect_sizes import percent_change
-from memorisk.statistics.intervals import (
+from memorisk.statistics.intervals.means import (
     Interval,
-    Proportion,
-    clopper_pearson,
     difference_interval,
     paired_share_difference,
     these_groups_interval,
     two_way_interval,
 )
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 from memorisk.statistics.memorization.patient_auc import SURE_AUC
-from memorisk.statistics.quality.utility import Utility, against_majority
+from memorisk.statistics.quality.majority import Utility, against_majority
 from memorisk.statistics.verdicts.levels import POWER, share_words
 
 _PRIVACY_COLUMNS = (

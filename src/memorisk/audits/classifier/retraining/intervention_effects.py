@@ -22,17 +22,10 @@ from memorisk.report.numbers import to_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import one_line
 from memorisk.scores.memorization import group_table, memorization
-from memorisk.statistics.effect_sizes import (
-    INSUFFICIENT,
-    EffectSize,
-    RetrainingDifference,
-    cohens_d,
-    paired_dz,
-    percent_change,
-    retraining_difference,
-)
-from memorisk.statistics.intervals import MIN_SEEDS, Interval, difference_interval
+from memorisk.statistics.effect_sizes import EffectSize, cohens_d, paired_dz, percent_change
+from memorisk.statistics.intervals.means import MIN_SEEDS, Interval, difference_interval
 from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.retraining import INSUFFICIENT, RetrainingDifference, retraining_difference
 from memorisk.statistics.roc import seed_auc_jackknife
 from memorisk.statistics.verdicts.tiers import MIN_GROUPS
 

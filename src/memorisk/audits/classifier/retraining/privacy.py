@@ -21,7 +21,8 @@ from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy
-from memorisk.statistics.epsilon import EpsilonBound, epsilon_bound, pair_guesses, replace_one_epsilon
+from memorisk.statistics.privacy.measured_epsilon import EpsilonBound, epsilon_bound, pair_guesses
+from memorisk.statistics.privacy.patient_epsilon import replace_one_epsilon
 from memorisk.training.classifiers.jobs import TrainJob
 from memorisk.training.classifiers.private import patient_epsilon, privacy_of
 from memorisk.training.classifiers.twins import CanaryPairs, label_noise_pairs

@@ -38,8 +38,8 @@ from memorisk.report.numbers import from_json, to_row
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
 from memorisk.scores.twin_attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, Access, attack_scores
-from memorisk.statistics.rank_statistics import Agreement as MeasuredAgreement
-from memorisk.statistics.rank_statistics import attack_agreement
+from memorisk.statistics.rank_correlation import Agreement as MeasuredAgreement
+from memorisk.statistics.rank_correlation import attack_agreement
 from memorisk.statistics.roc import (
     PartLeftOut,
     auc,

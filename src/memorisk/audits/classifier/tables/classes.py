@@ -15,10 +15,11 @@ from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.scores.memorization import group_table, memorization
 from memorisk.statistics.contrasts import unpaired_difference
-from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
+from memorisk.statistics.intervals.means import Interval, jackknife_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.memorization.nulls import UnitPValues, unit_p_values
 from memorisk.statistics.memorization.sign_flips import scaled_gaps, sign_flip_p_values, typical_error
-from memorisk.statistics.multiple_testing import FamilyLists, benjamini_hochberg, family_lists
+from memorisk.statistics.multiple_testing.families import FamilyLists, family_lists
+from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.noticeable_gap import (

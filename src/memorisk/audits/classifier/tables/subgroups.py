@@ -26,9 +26,9 @@ from memorisk.audits.subgroups import (
 )
 from memorisk.report.columns import booleans, column_numbers, column_texts, largest_first, rows
 from memorisk.scores.memorization import group_table, memorization
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals.means import two_way_interval
 from memorisk.statistics.memorization.patient_auc import patient_aucs
-from memorisk.statistics.multiple_testing import holm
+from memorisk.statistics.multiple_testing.lists import holm
 from memorisk.statistics.subgroups import SubgroupContrast, subgroup_contrasts
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.tiers import reaches_gate

@@ -39,7 +39,7 @@ from memorisk.models.provenance import seen_table
 from memorisk.runs.environment import check_device
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.training.detectors.contrastive.augmentations import (
     augmented_copies,
     blank_rows,

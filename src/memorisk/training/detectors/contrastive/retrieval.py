@@ -15,8 +15,8 @@ from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.runs.errors import MemoriskError
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.copies.copy_detection import paired_hits
-from memorisk.statistics.intervals import Proportion, clopper_pearson
+from memorisk.statistics.copies.detector_comparison import paired_hits
+from memorisk.statistics.intervals.shares import Proportion, clopper_pearson
 from memorisk.training.features.extraction import feature_batches
 
 

@@ -21,11 +21,11 @@ from memorisk.images.alterations.graded import augmented
 from memorisk.models.lcmem import LatentDetector
 from memorisk.runs.workload import Cost, Progress, total
 from memorisk.statistics.copies.calibration import one_per_group
-from memorisk.statistics.copies.copy_detection import paired_hits
-from memorisk.statistics.intervals import clopper_pearson
+from memorisk.statistics.copies.detector_comparison import paired_hits
+from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.pairs.auc import macro_average, pair_auc, pair_auc_difference
-from memorisk.statistics.pairs.decisions import specificity_at_sensitivity
 from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, positive_pairs
+from memorisk.statistics.pairs.specificity import specificity_at_sensitivity
 from memorisk.training.autoencoders.latent_store import Latents
 from memorisk.training.classifiers.joint_jobs import state_bytes, tensor_bytes
 from memorisk.training.detectors.lcmem.fit import DETECTOR_FOLDER, STAGE1, FittedStage, StageTraining

@@ -1,7 +1,4 @@
-"""Intervals of means, medians and differences over groups and seeds, and the exact interval of a share.
-
-**Means, medians and differences.** Intervals over groups and seeds for a class's mean, median and trimmed mean, and
-for differences between runs.
+"""Intervals of means, medians and trimmed means over groups and seeds, and of differences between runs.
 
 METHODS section 1, "Class summary". The table is G group means x S seeds. There are two questions.
 
@@ -36,8 +33,6 @@ Deviations, each shown by simulation (`recipes/interval_coverage.py`; its tables
 Limits of this. Strongly right-skewed group means (exponential) at G = 10 are covered 92 % with 8 seeds, and what is
 missed lies above: 4 % instead of 2.5 % at G = 10, 3.6 % at 20, 2.7 % at 50. Tables without any group effect are
 covered 93 to 98 %.
-
-**Shares.** A share with its exact interval: detection rates of plants, shares of small p-values.
 """
 
 import math
@@ -48,7 +43,8 @@ import scipy
 from numpy.typing import ArrayLike
 
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.statistics.linear_models import FloatArray, MeanSquares, fill_missing, is_connected, mean_squares
+from memorisk.statistics.analysis_of_variance import FloatArray, MeanSquares, fill_missing, is_connected, mean_squares
+from memorisk.statistics.intervals.shares import clopper_pearson
 
 MIN_SEEDS = 3
 """Fewer seeds say nothing about other trainings: the interval is then over groups only."""
@@ -420,53 +416,3 @@ def _too_few(table: FloatArray, level: float, why: str, statistic: str = "mean")
     estimate = float(pick(row)) if row.size else nan
     n_groups, n_seeds = table.shape
     return Interval(estimate, nan, nan, nan, n_groups, n_seeds, level, n_seeds < MIN_SEEDS, why)
-
-
-@dataclass(frozen=True)
-class Proportion:
-    """A share of independent units and its Clopper-Pearson interval."""
-
-    estimate: float
-    """successes / trials; NaN without trials."""
-    low: float
-    """Lower limit; 0 without successes."""
-    high: float
-    """Upper limit; 1 when every trial succeeded."""
-    successes: int
-    """Units that had the property."""
-    trials: int
-    """Number of independent units."""
-    level: float
-    """Nominal coverage; the actual one is never below it."""
-
-
-def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Proportion:
-    """Exact interval for a share: the values that a binomial test at `(1 - level) / 2` per side does not reject.
-
-    Args:
-        successes: Units that had the property.
-        trials: Independent units (groups, not images).
-        level: Coverage.
-
-    Returns:
-        Estimate and limits; (0, 1) without trials.
-
-    Raises:
-        InputError: Not `0 <= successes <= trials`, or level outside (0, 1).
-
-    Source:
-        Clopper and Pearson (1934).
-
-    Example:
-        >>> share = clopper_pearson(0, 10)
-        >>> round(share.low, 3), round(share.high, 3)
-        (0.0, 0.308)
-    """
-    if not 0 <= successes <= trials:
-        raise InputError(f"{successes} successes in {trials} trials is not a share; give 0 <= successes <= trials")
-    if not 0 < level < 1:
-        raise InputError(f"level is {level}; give a coverage between 0 and 1, such as 0.95")
-    tail = (1 - level) / 2
-    low = float(scipy.special.betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
-    high = float(scipy.special.betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
-    return Proportion(successes / trials if trials else math.nan, low, high, int(successes), int(trials), level)

@@ -1,0 +1,1 @@
+"""Intervals of means, medians and differences over groups and seeds, and the exact interval of a share."""

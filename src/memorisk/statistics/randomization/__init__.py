@@ -1,0 +1,1 @@
+"""Randomization: sign flips of units, permutations of classes and of groups, and random halves."""
