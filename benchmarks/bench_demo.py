@@ -42,8 +42,8 @@ def one_way(way: str, folder: Path) -> float:
 
         prepare_workers(*WORKER_MODULES)
     from memorisk.audits.classifier.options import ClassifierOptions
-    from memorisk.audits.classifier.plan import draw_parts, make_plan
-    from memorisk.audits.classifier.trainings import make_jobs, prepare_recipe, refuse_early
+    from memorisk.audits.classifier.planning.plan import draw_parts, make_plan
+    from memorisk.audits.classifier.twins.trainings import make_jobs, prepare_recipe, refuse_early
     from memorisk.images.sources.registry import load_manifest
     from memorisk.images.store import build_store
     from memorisk.training.classifiers import jobs as training

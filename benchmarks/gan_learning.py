@@ -26,7 +26,7 @@ from memorisk.models.generators.generators import Draw
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_json, write_json
 from memorisk.statistics.quality.frechet import frechet_distance
-from memorisk.training.generators.gan_training import GanTraining
+from memorisk.training.generators.kinds.gan_training import GanTraining
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.snapshots import Snapshot
 

@@ -27,7 +27,7 @@ from memorisk.models.generators.dit.network import new_dit
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.training.engine.devices import keep_freed_memory, limited_threads
-from memorisk.training.generators.diffusion_training import DiffusionTraining
+from memorisk.training.generators.kinds.diffusion_training import DiffusionTraining
 from memorisk.training.generators.options import GeneratorOptions
 
 LIMIT = 1.05

@@ -34,7 +34,7 @@ from memorisk.training.detectors.metric_losses import pair_loss
 from memorisk.training.detectors.options import LatentOptions
 from memorisk.training.engine.devices import autocast, choose_precision
 from memorisk.training.engine.options import TrainOptions, resolve_options
-from memorisk.training.generators.diffusion_training import DiffusionTraining
+from memorisk.training.generators.kinds.diffusion_training import DiffusionTraining
 from memorisk.training.generators.options import GeneratorOptions
 
 SIDE, PER_PERSON, LCMEM_STEPS = 32, 4, 20

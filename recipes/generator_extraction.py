@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.comparison import second_look
 from memorisk.audits.generator.extraction import extract
 from memorisk.audits.generator.options import GeneratorAuditOptions

@@ -19,7 +19,7 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import Context, Evidence
-from memorisk.audits.classifier.plan import Parts, make_plan
+from memorisk.audits.classifier.planning.plan import Parts, make_plan
 from memorisk.audits.classifier.result import DenoisingUtility
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
 from memorisk.audits.generator.options import GeneratorAuditOptions

@@ -17,7 +17,7 @@ import numpy as np
 
 import memorisk
 from memorisk.audits.classifier.finished_run import open_finished
-from memorisk.audits.classifier.rehearsal import GAP_RANGE, PILOT, measured_rehearsal, rehearse
+from memorisk.audits.classifier.planning.rehearsal import GAP_RANGE, PILOT, measured_rehearsal, rehearse
 from memorisk.report.result import Result
 
 ALONE: dict[str, Any] = {"one_image_per_patient": True}
@@ -40,7 +40,7 @@ training and by the noise of the first {pilot} models, and that of the report of
 CNN, at most 32 pixels). Before any training nobody knows how much trainings will differ: the plan assumes one noise for
 all sets, and states a range. The median difference of twins' losses for an image was 0.015 to 0.25 nats on these sets,
 for rare classes two to fourteen times that of frequent ones of the same set, so that no assumption could agree on all
-of them. A run states the gap anew after its first {pilot} models (`audits/classifier/rehearsal.py`). The last column
+of them. A run states the gap anew after its first {pilot} models (`classifier/planning/rehearsal.py`). The last column
 takes other models for the first {pilot}: seeds 3 and 4, and 5 and 6.
 
 {table}

@@ -48,7 +48,7 @@ IMPORTED = (
         "memorisk.models.generators.dit.folder",
     ),
     *(
-        "memorisk.training.generators.diffusion_training",
+        "memorisk.training.generators.kinds.diffusion_training",
         "memorisk.audits.rendering",
         "matplotlib.pyplot",
         "scipy.stats",

@@ -77,7 +77,7 @@ def _without_search_for_models() -> Iterator[None]:
     `tests.audits.classifier.test_rehearsal` and the commands that tests start as processes take it.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memorisk.audits.classifier.rehearsal._search", lambda *_, **__: [])
+        patch.setattr("memorisk.audits.classifier.planning.rehearsal._search", lambda *_, **__: [])
         yield
 
 

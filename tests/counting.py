@@ -183,7 +183,7 @@ def counted() -> Iterator[Counts]:
     neighbours.evaluate, Pass.run, DiffusionSampler._forward = tiled, surveyed, drawing
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
-    from memorisk.audits.classifier import dry_run
+    from memorisk.audits.classifier.planning import dry_run
     from memorisk.audits.comparison import distances
     from memorisk.audits.filter import sets
 

@@ -22,7 +22,7 @@ _PUBLIC = {
     "benchmark_detectors": "memorisk.studies.detectors.benchmark",
     "benchmark_reid": "memorisk.studies.pairs.reid",
     "compare": "memorisk.audits.classifier.comparison",
-    "check_images": "memorisk.images.set_check",
+    "check_images": "memorisk.images.set_check.check",
     "create_model": "memorisk.models.classifiers.zoo",
     "explain": "memorisk.audits.classifier.explanations.run",
     "filter_synthetic": "memorisk.audits.filter.run",

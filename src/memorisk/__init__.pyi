@@ -11,9 +11,9 @@ from numpy import ndarray
 from torch import device
 
 from memorisk.audits.classifier.comparison import compare as compare
-from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.explanations.result import Explanation
 from memorisk.audits.classifier.patient_answer import PatientAnswer
+from memorisk.audits.classifier.planning.dry_run import DryRun
 from memorisk.audits.classifier.result import DefenceResult
 from memorisk.audits.filter.run import FilterPlan
 from memorisk.audits.quality.figures import measure_quality as measure_quality
@@ -30,7 +30,7 @@ from memorisk.audits.watch.options import WatchSettings
 from memorisk.audits.watch.result import Evaluation, WatchResult
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.set_check import ImageCheck
+from memorisk.images.set_check.check import ImageCheck
 from memorisk.images.sources.datasets import ImageSource
 from memorisk.images.sources.datasets import save_dataset as save_dataset
 from memorisk.images.store import ImageStore

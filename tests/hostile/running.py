@@ -36,10 +36,10 @@ _LIBRARIES = (
         "memorisk.cli.main",
         "memorisk.cli.program",
         "memorisk.audits.classifier.run",
-        "memorisk.audits.classifier.dry_run",
+        "memorisk.audits.classifier.planning.dry_run",
         "memorisk.audits.classifier.losses",
     ),
-    *("memorisk.audits.synthetic.run", "memorisk.studies.rare_distinctive.study", "memorisk.images.set_check"),
+    *("memorisk.audits.synthetic.run", "memorisk.studies.rare_distinctive.study", "memorisk.images.set_check.check"),
     *("memorisk.report.page", "scipy.optimize", "scipy.sparse", "scipy.stats"),
     *("nibabel", "pydicom", "pydicom.pixels", "tifffile", "h5py", "pyarrow.parquet", "PIL.Image", "scipy.io"),
 )

@@ -11,8 +11,8 @@ from scipy.ndimage import gaussian_filter
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import FEW_LEVELS, few_levels_note
-from memorisk.images.set_check import check_images
-from memorisk.images.set_check_text import render_text
+from memorisk.images.set_check.check import check_images
+from memorisk.images.set_check.text import render_text
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import build_store

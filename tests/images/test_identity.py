@@ -17,7 +17,7 @@ from memorisk.images.columns import texts
 from memorisk.images.identity import id_doubts, look_alikes, normal_id, normal_label, placeholders
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.set_check import check_images
+from memorisk.images.set_check.check import check_images
 from memorisk.images.sources.joined import join_manifests
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.plan import draw_parts
+from memorisk.audits.classifier.planning.plan import draw_parts
 from memorisk.images.options import ImageOptions
 from memorisk.images.published.sets import CHESTXRAY14
 from memorisk.images.readers.registry import read_image

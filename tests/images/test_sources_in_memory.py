@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 import memorisk
-from memorisk.audits.classifier.data_context import shared_image_note
+from memorisk.audits.classifier.twins.data_context import shared_image_note
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError

@@ -13,7 +13,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 import memorisk
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.set_check_text import render_text
+from memorisk.images.set_check.text import render_text
 from memorisk.images.sources.datasets import is_dataset, save_dataset
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.evidence import evidence_from_table
+from memorisk.audits.classifier.planning.dry_run import DryRun
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.report.numbers import to_row
 from memorisk.report.result import Result

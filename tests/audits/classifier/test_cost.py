@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from memorisk.audits.classifier.dry_run import DryRun
+from memorisk.audits.classifier.planning.dry_run import DryRun
 from memorisk.audits.classifier.run import audit_classifier
 from tests.counting import counted
 

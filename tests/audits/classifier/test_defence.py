@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import memorisk
-from memorisk.audits.classifier import rehearsal
-from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
 from memorisk.audits.classifier.pages.defences import defence_page
-from memorisk.audits.classifier.rehearsal import Choice, ModelChooser, one_choice
+from memorisk.audits.classifier.planning import rehearsal
+from memorisk.audits.classifier.planning.dry_run import DryRun
+from memorisk.audits.classifier.planning.rehearsal import Choice, ModelChooser, one_choice
 from memorisk.audits.classifier.result import DefenceResult
 from memorisk.audits.classifier.retraining import defences
 from memorisk.audits.classifier.retraining.defences import DEFENCE_COLUMNS, defence_table

@@ -14,9 +14,9 @@ from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, Items
 from memorisk.audits.classifier.finished_run import open_finished
 from memorisk.audits.classifier.options import AnalysisOptions, options_from
-from memorisk.audits.classifier.plan import draw_parts, make_plan
+from memorisk.audits.classifier.planning.plan import draw_parts, make_plan
 from memorisk.audits.classifier.run import audit_classifier
-from memorisk.audits.classifier.trainings import score_logits
+from memorisk.audits.classifier.twins.trainings import score_logits
 from memorisk.images.manifest import Manifest
 from memorisk.report.result import Result
 from memorisk.statistics.memorization.sign_flips import sign_flip_p_values

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.evidence import evidence_from_table
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
+from memorisk.audits.classifier.planning.dry_run import DryRun
 from memorisk.audits.classifier.retraining import interventions as intervention
 from memorisk.audits.classifier.retraining.intervention_effects import COLUMNS, TABLE, _recall_columns
 from memorisk.audits.classifier.retraining.interventions import FOLDER, IMAGES, RERUN, rerun_seed

@@ -8,7 +8,7 @@ import pytest
 
 from memorisk.audits.classifier.evidence import WHOLE
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
-from memorisk.audits.classifier.plan import (
+from memorisk.audits.classifier.planning.plan import (
     VALIDATION,
     Plan,
     draw_parts,

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import memorisk
-from memorisk.audits.classifier import rehearsal
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
-from memorisk.audits.classifier.plan import Parts, Plan, draw_parts, make_plan
-from memorisk.audits.classifier.rehearsal import (
+from memorisk.audits.classifier.planning import rehearsal
+from memorisk.audits.classifier.planning.plan import Parts, Plan, draw_parts, make_plan
+from memorisk.audits.classifier.planning.rehearsal import (
     PILOT,
     Obstacle,
     Rehearsal,

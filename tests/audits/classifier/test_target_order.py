@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from scipy import stats
 
 from memorisk.audits.classifier.options import options_from
-from memorisk.audits.classifier.plan import draw_parts
+from memorisk.audits.classifier.planning.plan import draw_parts
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.classifier.target.order import check_order, one_hot_answers, one_hot_labels
 from memorisk.images.sources.registry import load_manifest

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from memorisk.audits.classifier.attack_numbers import Cliques, Extraction
-from memorisk.audits.classifier.plan import Parts
+from memorisk.audits.classifier.planning.plan import Parts
 from memorisk.audits.comparison import second_look
 from memorisk.audits.generator import extraction, target
 from memorisk.audits.generator.extraction import Extracted, extract, extraction_cost, least_noticed_share

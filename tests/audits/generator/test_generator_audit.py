@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.classifier.dry_run import DryRun
+from memorisk.audits.classifier.planning.dry_run import DryRun
 from memorisk.audits.generator.dose import DOSE
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.generator.plan import (

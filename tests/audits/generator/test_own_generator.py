@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 
-from memorisk.audits.classifier.dry_run import DryRun
+from memorisk.audits.classifier.planning.dry_run import DryRun
 from memorisk.audits.generator.options import options_from
 from memorisk.audits.generator.run import audit_generator
 from memorisk.cli.main import main

@@ -16,7 +16,7 @@ from scipy import stats
 from memorisk.audits.classifier.attack_numbers import AttackNumbers, TargetAudit
 from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.pages.wording import ATTACKS
-from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.tables.attacks import attacks_for_verdict
 from memorisk.audits.generator import target as target_module
 from memorisk.audits.generator.controls import blind_control, image_features, permuted_control

@@ -14,7 +14,7 @@ from memorisk.audits.image_set.pictures import set_pictures
 from memorisk.audits.image_set.run import check_set
 from memorisk.audits.image_set.tables import copy_sets
 from memorisk.cli.main import main
-from memorisk.images.set_check import check_images
+from memorisk.images.set_check.check import check_images
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table

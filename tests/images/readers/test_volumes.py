@@ -8,7 +8,7 @@ import pytest
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.readers.registry import read_image
-from memorisk.images.set_check import check_images, render_text
+from memorisk.images.set_check.check import check_images, render_text
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.stacked_images import MiddleSlices
 from memorisk.images.store import build_store

@@ -25,8 +25,8 @@ from memorisk.training.autoencoders.latent_store import load_latents
 from memorisk.training.autoencoders.options import AutoencoderOptions
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.generators.batches import draw_noise
-from memorisk.training.generators.diffusion_training import DiffusionLoop, DiffusionTraining
 from memorisk.training.generators.fit import fit_generator
+from memorisk.training.generators.kinds.diffusion_training import DiffusionLoop, DiffusionTraining
 from memorisk.training.generators.snapshots import Snapshot
 from tests.thorough import thorough
 from tests.training.generator_trainings import QUICK, content, labelled

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memorisk.models.settings import GanSpec
-from memorisk.training.generators.gan_augmentation import (
+from memorisk.training.generators.kinds.gan_augmentation import (
     ADJUSTMENT_STEPS,
     DISCRIMINATOR,
     GENERATOR,

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from scipy.spatial.transform import Rotation
 
-from memorisk.training.generators import gan_augmentation as gan_augment
-from memorisk.training.generators import gan_augmentation as gan_moves
-from memorisk.training.generators.gan_augmentation import (
+from memorisk.training.generators.kinds import gan_augmentation as gan_augment
+from memorisk.training.generators.kinds import gan_augmentation as gan_moves
+from memorisk.training.generators.kinds.gan_augmentation import (
     AugmentationDraws,
     augment,
     draw_augmentations,

@@ -11,8 +11,8 @@ import torch
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.generators import Draw, load_generator
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.generators import gan_augmentation, gan_training
-from memorisk.training.generators.gan_training import GanTraining
+from memorisk.training.generators.kinds import gan_augmentation, gan_training
+from memorisk.training.generators.kinds.gan_training import GanTraining
 from memorisk.training.generators.options import GeneratorOptions
 from memorisk.training.generators.snapshots import OnSnapshot, Snapshot, TrainingLog
 from tests.training.small_detectors import scans, with_images

@@ -20,7 +20,7 @@ from memorisk.models.generators.unet import UNetFolder, read_unet
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.generators.batches import draw_noise
-from memorisk.training.generators.perceptron_training import WARMUP
+from memorisk.training.generators.kinds.perceptron_training import WARMUP
 from memorisk.training.generators.twin_jobs import (
     CHECKPOINTS,
     LOSSES,

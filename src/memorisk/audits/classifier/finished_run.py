@@ -18,9 +18,9 @@ from torch import nn
 from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, Items, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions, options_from
-from memorisk.audits.classifier.plan import Plan, draw_parts, make_plan
+from memorisk.audits.classifier.planning.plan import Plan, draw_parts, make_plan
 from memorisk.audits.classifier.result import ClassifierVerdict
-from memorisk.audits.classifier.trainings import Recipe, make_jobs, prepare_recipe
+from memorisk.audits.classifier.twins.trainings import Recipe, make_jobs, prepare_recipe
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
 from memorisk.images.copies.duplicates import linked_groups

@@ -14,17 +14,16 @@ from typing import Any
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.attack_numbers import TargetAudit
-from memorisk.audits.classifier.cost import parameter_count
-from memorisk.audits.classifier.data_context import data_context
-from memorisk.audits.classifier.dry_run import DryRun, describe_plan, measured_outlook, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.finished_run import refuse_fewer_seeds
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.classifier.pages.thumbnails import thumbnails
-from memorisk.audits.classifier.plan import Plan, draw_parts, identity, make_plan
-from memorisk.audits.classifier.rehearsal import PILOT, Choice, ModelChooser, choose_models
+from memorisk.audits.classifier.planning.cost import parameter_count
+from memorisk.audits.classifier.planning.dry_run import DryRun, describe_plan, measured_outlook, patient_doubts
+from memorisk.audits.classifier.planning.plan import Plan, draw_parts, identity, make_plan
+from memorisk.audits.classifier.planning.rehearsal import PILOT, Choice, ModelChooser, choose_models
 from memorisk.audits.classifier.result import LookAlikes, Placebo, Privacy
 from memorisk.audits.classifier.retraining.intervention_effects import with_intervention
 from memorisk.audits.classifier.retraining.interventions import (
@@ -36,7 +35,8 @@ from memorisk.audits.classifier.retraining.interventions import (
 from memorisk.audits.classifier.retraining.placebo import run_placebo
 from memorisk.audits.classifier.retraining.privacy import check_bound, measure_bound, plan_privacy
 from memorisk.audits.classifier.target.attacks import audit_target, check_target
-from memorisk.audits.classifier.trainings import (
+from memorisk.audits.classifier.twins.data_context import data_context
+from memorisk.audits.classifier.twins.trainings import (
     Recipe,
     collect,
     make_jobs,
@@ -44,7 +44,7 @@ from memorisk.audits.classifier.trainings import (
     refuse_early,
     train_all,
 )
-from memorisk.audits.classifier.twin_trainings import training_processes
+from memorisk.audits.classifier.twins.twin_trainings import training_processes
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.audits.run_images import CLASSIFIED, parts_of

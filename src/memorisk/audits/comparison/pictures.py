@@ -8,7 +8,9 @@ import numpy as np
 from memorisk.audits.run_images import SYNTHETIC, TRAIN, Parts
 from memorisk.images.pixels import same_channels
 from memorisk.report.blocks import Block, Gallery, Name, Paragraph, Text, Thumbnail, data_uri
+from memorisk.report.columns import column_texts
 from memorisk.report.glance import short_name
+from memorisk.report.result import Result
 from memorisk.runs.errors import plural
 
 MAX_PICTURES = 10
@@ -216,3 +218,15 @@ def _thumbnail(picture: PairPicture, pair: Pair, alternative: str, *lines: Text)
     caption: list[Text] = [["training ", Name(pair[0])], ["synthetic ", Name(pair[1])], *lines]
     uri = data_uri(picture.pixels, side=PICTURE_SIDE)
     return Thumbnail(data_uri=uri, caption=caption, alternative=alternative)
+
+
+def closest_pairs(result: Result, parts: Parts) -> dict[Pair, PairPicture]:
+    """Return pictures of the pair that exposes each patient most, the closest first, by the ids in the report.
+
+    Args:
+        result: Result whose tables name the pairs.
+        parts: Images of the training and of the synthetic part.
+    """
+    patients = result.per_group.head(MAX_PICTURES)
+    pairs = zip(column_texts(patients, "training_image"), column_texts(patients, "synthetic_image"), strict=True)
+    return ShownPairs(parts).pictures(pairs)

@@ -26,6 +26,7 @@ import numpy as np
 
 from memorisk.audits.comparison.compared import training_labels
 from memorisk.audits.comparison.features import display_names, feature_identity
+from memorisk.audits.comparison.pictures import closest_pairs
 from memorisk.audits.comparison.set_audit import SetAudit
 from memorisk.audits.comparison.sets import Source, source_name
 from memorisk.audits.comparison.terms import Terms
@@ -43,7 +44,6 @@ from memorisk.audits.filter.decisions import Decision, decide_kept
 from memorisk.audits.filter.final_audit import audit_kept, auditor_names, plan_audit
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import cost_table, filter_page
-from memorisk.audits.filter.pictures import closest_pairs
 from memorisk.audits.filter.result import KEPT, Exclusions, FamilyCost, FamilyCount
 from memorisk.audits.filter.screening import open_detectors, open_screening, screen
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.classifier.dry_run import DryRun, outlook
 from memorisk.audits.classifier.look_alikes import searched_pairs
-from memorisk.audits.classifier.plan import Plan
-from memorisk.audits.classifier.rehearsal import Choice
+from memorisk.audits.classifier.planning.dry_run import DryRun, outlook
+from memorisk.audits.classifier.planning.plan import Plan
+from memorisk.audits.classifier.planning.rehearsal import Choice
 from memorisk.audits.classifier.result import LookAlikes
-from memorisk.audits.classifier.twin_trainings import training_processes
+from memorisk.audits.classifier.twins.twin_trainings import training_processes
 from memorisk.audits.generator.extraction import extraction_cost
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.generator.trainings import Training, make_jobs
@@ -20,8 +20,8 @@ from memorisk.images.store import ImageStore
 from memorisk.models.generators.noise_attacks import CLID_SHARES
 from memorisk.runs.workload import Cost
 from memorisk.training.engine.devices import limited_threads
+from memorisk.training.generators.kinds.user_training import OwnRecipe
 from memorisk.training.generators.twin_jobs import Twin, TwinJob, build_twin, built_in, score_rows
-from memorisk.training.generators.user_training import OwnRecipe
 
 _TIMED_STEPS, _TIMED_IMAGES = 12, 16
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from memorisk.audits.classifier.evidence import Evidence, stack_evidence
-from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.scores.noise_errors import joined_losses, level_weights
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 

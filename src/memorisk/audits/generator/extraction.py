@@ -20,7 +20,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.attack_numbers import Cliques, Extraction
 from memorisk.audits.classifier.evidence import Context
-from memorisk.audits.classifier.plan import Parts
+from memorisk.audits.classifier.planning.plan import Parts
 from memorisk.audits.comparison.sets import source_name
 from memorisk.audits.filter.final_audit import audit_settings
 from memorisk.audits.generator.options import GeneratorAuditOptions

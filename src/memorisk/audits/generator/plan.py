@@ -12,7 +12,7 @@ import numpy as np
 
 from memorisk.audits.classifier.denoising_losses import NO_LABEL
 from memorisk.audits.classifier.evidence import Items
-from memorisk.audits.classifier.plan import SHARES, Parts, Plan, given_parts, make_plan
+from memorisk.audits.classifier.planning.plan import SHARES, Parts, Plan, given_parts, make_plan
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group

@@ -15,17 +15,17 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.analysis import analyse
-from memorisk.audits.classifier.data_context import data_context
-from memorisk.audits.classifier.dry_run import DryRun, patient_doubts
 from memorisk.audits.classifier.evidence import SCORES, Context, write_scores
 from memorisk.audits.classifier.finished_run import refuse_fewer_seeds
 from memorisk.audits.classifier.look_alikes import alike_images
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
-from memorisk.audits.classifier.plan import Plan
-from memorisk.audits.classifier.rehearsal import Choice, choose_models
+from memorisk.audits.classifier.planning.dry_run import DryRun, patient_doubts
+from memorisk.audits.classifier.planning.plan import Plan
+from memorisk.audits.classifier.planning.rehearsal import Choice, choose_models
 from memorisk.audits.classifier.result import LookAlikes
 from memorisk.audits.classifier.tables.utility import denoising_utility
-from memorisk.audits.classifier.twin_trainings import training_device, training_processes
+from memorisk.audits.classifier.twins.data_context import data_context
+from memorisk.audits.classifier.twins.twin_trainings import training_device, training_processes
 from memorisk.audits.generator.dose import DOSE, ImagesRepeated, dose_table
 from memorisk.audits.generator.dry_run import generator_outlook, network_words
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
@@ -74,8 +74,8 @@ from memorisk.scores.noise_errors import joined_losses
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.training.generators.kinds.user_training import OwnRecipe
 from memorisk.training.generators.twin_jobs import build_twin, built_in, guessed_losses, twin_times
-from memorisk.training.generators.user_training import OwnRecipe
 
 OWN_TRAINING = (
     "The twins were made by your own training function, which receives the same seed for both twins of a pair. Order, "

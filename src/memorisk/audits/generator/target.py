@@ -19,7 +19,7 @@ import torch
 
 from memorisk.audits.classifier.attack_numbers import ALL, CONTROL, AttackRow, TargetAudit, TargetVerdict
 from memorisk.audits.classifier.evidence import Evidence, Items
-from memorisk.audits.classifier.plan import Parts, Plan
+from memorisk.audits.classifier.planning.plan import Parts, Plan
 from memorisk.audits.classifier.tables.utility import denoising_utility
 from memorisk.audits.classifier.target.attacks import compare_with_twins, target_rows, target_scores, unseen_score
 from memorisk.audits.generator.controls import CONTROL_LEVEL, blind_control, image_features, permuted_control
@@ -36,9 +36,9 @@ from memorisk.scores.noise_errors import joined_losses
 from memorisk.scores.twin_attacks import Access
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.batches import ImageView, RowImages, view_images
+from memorisk.training.generators.kinds.unet_training import captions_of
+from memorisk.training.generators.kinds.user_training import OwnRecipe
 from memorisk.training.generators.twin_jobs import TwinJob, guessed_losses, twin_shares
-from memorisk.training.generators.unet_training import captions_of
-from memorisk.training.generators.user_training import OwnRecipe
 
 LOSS, GUIDED = "loss", "guided_loss"
 MEMBERS = ("canary", "train")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.classifier.plan import Plan
-from memorisk.audits.classifier.twin_trainings import run_trainings, training_device
+from memorisk.audits.classifier.planning.plan import Plan
+from memorisk.audits.classifier.twins.twin_trainings import run_trainings, training_device
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
@@ -17,6 +17,8 @@ from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
 from memorisk.training.engine.user_training import function_source
+from memorisk.training.generators.kinds.unet_training import captions_of
+from memorisk.training.generators.kinds.user_training import CALL_FORM, OwnRecipe
 from memorisk.training.generators.twin_jobs import (
     CHECKPOINTS,
     LOSSES,
@@ -27,8 +29,6 @@ from memorisk.training.generators.twin_jobs import (
     run_twin,
     twin_shares,
 )
-from memorisk.training.generators.unet_training import captions_of
-from memorisk.training.generators.user_training import CALL_FORM, OwnRecipe
 
 TwinJobs = list[tuple[TwinJob, TwinJob]]
 """Jobs of twins A and B, per seed."""

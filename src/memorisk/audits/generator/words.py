@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.generator.reasons import FEWEST_PATIENTS
 from memorisk.audits.generator.target import Target, open_target
@@ -30,8 +30,8 @@ from memorisk.report.numbers import to_row
 from memorisk.statistics.multiple_testing.lists import holm
 from memorisk.statistics.subgroups import subgroup_contrasts
 from memorisk.training.engine.devices import limited_threads
+from memorisk.training.generators.kinds.unet_training import captions_of
 from memorisk.training.generators.twin_jobs import TwinJob
-from memorisk.training.generators.unet_training import captions_of
 
 RARER = "(all rarer words)"
 """Name of the words that too few patients have, left out together; no word has spaces."""

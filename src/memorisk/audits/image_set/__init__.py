@@ -1,4 +1,4 @@
 """Are these images fit to be audited? The run of ``images check --out``: start with `run`.
 
-`memorisk.images.set_check` looks; this package turns its findings into tables (`tables`), pictures and a page.
+`memorisk.images.set_check.check` looks; this package turns its findings into tables (`tables`), pictures and a page.
 """

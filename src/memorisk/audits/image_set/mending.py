@@ -13,7 +13,7 @@ import pandas as pd
 
 from memorisk.images.identity import look_alikes
 from memorisk.images.manifest import BUILTIN, Manifest
-from memorisk.images.set_check import ImageCheck
+from memorisk.images.set_check.check import ImageCheck
 from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.report.columns import column_texts, rows
 from memorisk.runs.errors import InputError, one_line

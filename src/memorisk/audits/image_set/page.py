@@ -8,8 +8,8 @@ import pandas as pd
 from memorisk.audits.comparison.pictures import MOST_AT_A_GLANCE
 from memorisk.audits.image_set.pictures import MOST_IMAGES, MOST_SETS, CopyPicture
 from memorisk.audits.image_set.tables import NEAR
-from memorisk.images.set_check import ImageCheck
-from memorisk.images.set_check_text import frame_notes, missing_data_notes
+from memorisk.images.set_check.check import ImageCheck
+from memorisk.images.set_check.text import frame_notes, missing_data_notes
 from memorisk.report.blocks import (
     Block,
     Callout,

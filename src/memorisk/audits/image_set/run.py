@@ -16,7 +16,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.runner import REPORT, Audit, run_audit
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import image_options
-from memorisk.images.set_check import ImageCheck, check_images
+from memorisk.images.set_check.check import ImageCheck, check_images
 from memorisk.images.sources.registry import load_manifest
 from memorisk.report.page import render_page
 from memorisk.report.result import to_storable

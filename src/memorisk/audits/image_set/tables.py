@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.manifest import Manifest
-from memorisk.images.set_check import ROLES, ImageCheck, crossed_roles, described_images
+from memorisk.images.set_check.check import ROLES, ImageCheck, crossed_roles, described_images
 from memorisk.statistics.pairs.identity_pairs import cliques
 
 NEAR = "near"

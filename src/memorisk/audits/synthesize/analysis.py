@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture
+from memorisk.audits.comparison.pictures import MAX_PICTURES, Pair, PairPicture, closest_pairs
 from memorisk.audits.filter.analysis import (
     FilterEvidence,
     described_detectors,
@@ -23,7 +23,6 @@ from memorisk.audits.filter.analysis import (
 )
 from memorisk.audits.filter.choice import Choice
 from memorisk.audits.filter.decisions import Decision
-from memorisk.audits.filter.pictures import closest_pairs
 from memorisk.audits.filter.result import KEPT
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables

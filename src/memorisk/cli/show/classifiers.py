@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.classifier.patient_answer import PatientAnswer
     from memorisk.audits.classifier.result import DefenceResult
     from memorisk.audits.image_set.mending import Mending
-    from memorisk.images.set_check import ImageCheck
+    from memorisk.images.set_check.check import ImageCheck
 
 
 def show_check(check: ImageCheck, out: Path | None, *, as_json: bool, redact: bool) -> None:
@@ -30,7 +30,7 @@ def show_check(check: ImageCheck, out: Path | None, *, as_json: bool, redact: bo
     if as_json:
         print_json(check.summary() if redact else check.to_dict())
         return
-    from memorisk.images.set_check_text import render_text
+    from memorisk.images.set_check.text import render_text
 
     text = render_text(check, **({"shown": 0} if redact else {}))
     plain_console().print(Text("\n".join(text)), soft_wrap=True)

@@ -34,7 +34,7 @@ class LossScale:
     """Share a of offline RMIA (`scores.rmia`): the authors' for probabilities of an answer. Other losses are far from
     logarithms of probabilities, where any a below 1 makes the references a constant."""
     noise: float
-    """Median size of the noise of trainings that plans assume, per image (`audits.classifier.rehearsal`)."""
+    """Median size of the noise of trainings that plans assume, per image (`audits.classifier.planning.rehearsal`)."""
     spread: float
     """Deviation of the logarithm of that size over images."""
     tails: float

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from memorisk.audits.classifier.dry_run import DryRun
+from memorisk.audits.classifier.planning.dry_run import DryRun
 from memorisk.audits.classifier.retraining.defences import plan_defences
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.runs.errors import InputError, one_line

@@ -1,7 +1,7 @@
 """The user's own training functions (``--train module:function``): found by name, checked before use, run guarded.
 
 What a function receives and returns depends on the kind of model: `training.classifiers.user_training` and
-`training.generators.user_training`. For users: docs/own-training.md.
+`training.generators.kinds.user_training`. For users: docs/own-training.md.
 """
 
 import inspect

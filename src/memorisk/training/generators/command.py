@@ -37,7 +37,6 @@ from memorisk.training.engine.devices import is_main, wait_for_all
 from memorisk.training.engine.loop import CHECKPOINT
 from memorisk.training.generators.fit import GENERATOR, FittedGenerator, build_training, run_training
 from memorisk.training.generators.fold_classifiers import FoldData, fold_file, fold_recipe
-from memorisk.training.generators.gan_training import path_images
 from memorisk.training.generators.inputs import (
     InitialWeights,
     build_conditioning,
@@ -45,6 +44,7 @@ from memorisk.training.generators.inputs import (
     notes_on_inputs,
     notes_on_latents,
 )
+from memorisk.training.generators.kinds.gan_training import path_images
 from memorisk.training.generators.losses import conditioned_held_out
 from memorisk.training.generators.options import (
     FOLDS,

@@ -96,12 +96,12 @@ def build_training(
 ) -> GeneratorTraining:
     """Build a training of the kind that the options name, checked, on its device; arguments as for `fit_generator`."""
     if options.kind == "gan":
-        from memorisk.training.generators.gan_training import GanTraining
+        from memorisk.training.generators.kinds.gan_training import GanTraining
 
         if conditions is not None:
             raise InputError("a GAN is trained without conditions here: leave them out")
         return GanTraining(store, rows, options, validation=validation)
-    from memorisk.training.generators.diffusion_training import DiffusionTraining
+    from memorisk.training.generators.kinds.diffusion_training import DiffusionTraining
 
     return DiffusionTraining(store, rows, options, validation=validation, conditions=conditions, progress=progress)
 

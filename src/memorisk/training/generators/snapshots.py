@@ -1,6 +1,6 @@
 """The training of a generator of any kind, from look to look.
 
-`training.generators.diffusion_training` and `training.generators.gan_training` give a `GeneratorTraining`, which
+`kinds.diffusion_training` and `kinds.gan_training` give a `GeneratorTraining`, which
 `training.generators.fit` runs. At each look ``on_snapshot`` receives a snapshot, which is kept if that was requested.
 """
 

@@ -1,6 +1,6 @@
 """One twin of a generator as a job: train on some rows, keep the weights, leave the losses of every image in a file.
 
-A training is built in (`TWIN_KINDS`), or a function of the user's (`training.generators.user_training`).
+A training is built in (`TWIN_KINDS`), or a function of the user's (`training.generators.kinds.user_training`).
 The file of losses, [L, N], is written last and marks the job as done. The losses are mean squared errors of predicted
 noise, on noise that is a function of image and draw alone (`models.generators.noise_losses`). A job that was killed
 continues from its last checkpoint.
@@ -42,10 +42,10 @@ from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.engine.step_loop import StepLoop
 from memorisk.training.engine.user_training import count_training, guarded
 from memorisk.training.generators.batches import ImageView, RowImages, StepPlan, view_images
+from memorisk.training.generators.kinds.perceptron_training import PerceptronLoop, perceptron_plan
+from memorisk.training.generators.kinds.unet_training import captions_of, class_numbers, refuse_untrainable
+from memorisk.training.generators.kinds.user_training import OwnRecipe, train_own
 from memorisk.training.generators.options import GeneratorOptions
-from memorisk.training.generators.perceptron_training import PerceptronLoop, perceptron_plan
-from memorisk.training.generators.unet_training import captions_of, class_numbers, refuse_untrainable
-from memorisk.training.generators.user_training import OwnRecipe, train_own
 
 LOSSES, WEIGHTS, CHECKPOINTS = "losses", "weights", "checkpoints"
 _AT_ONCE = 512  # images of which losses are computed together
@@ -437,7 +437,7 @@ def _diffusion_options(job: TwinJob, **more: Any) -> GeneratorOptions:
 
 def _transformer(job: TwinJob) -> Twin:
     """Build a diffusion transformer without conditions, in pixels or latents."""
-    from memorisk.training.generators.diffusion_training import DiffusionTraining
+    from memorisk.training.generators.kinds.diffusion_training import DiffusionTraining
 
     recipe = built_in(job)
     options = _diffusion_options(job, network=recipe.network, latent=recipe.latent)
@@ -455,7 +455,7 @@ def _unet(job: TwinJob) -> Twin:
     One of captions draws latents of its folder's autoencoder, and a share of its images (`drop_condition`) has the
     empty caption in each step, as in its published training.
     """
-    from memorisk.training.generators.diffusion_training import DiffusionLoop
+    from memorisk.training.generators.kinds.diffusion_training import DiffusionLoop
     from memorisk.training.generators.losses import DiffusionLoss, new_scheduler
 
     recipe, device = built_in(job), torch.device(job.device)

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.arms import NETWORKS, REGIMES, Axis, compared_in
-from memorisk.audits.classifier.dry_run import DryRun
 from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
 from memorisk.audits.classifier.options import ClassifierOptions, options_from
-from memorisk.audits.classifier.rehearsal import ModelChooser, one_choice
+from memorisk.audits.classifier.planning.dry_run import DryRun
+from memorisk.audits.classifier.planning.rehearsal import ModelChooser, one_choice
 from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdict, DefenceResult, Privacy
 from memorisk.audits.classifier.run import audit_recipe
 from memorisk.audits.classifier.tables.subgroups import PATIENTS

@@ -26,7 +26,7 @@ import numpy as np
 
 from memorisk.audits.classifier.evidence import SCORES, Evidence, write_scores
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.plan import Parts, Plan
+from memorisk.audits.classifier.planning.plan import Parts, Plan
 from memorisk.audits.classifier.retraining.intervention_effects import (
     TRAININGS,
     InterventionEffects,
@@ -34,7 +34,7 @@ from memorisk.audits.classifier.retraining.intervention_effects import (
     summary_of,
 )
 from memorisk.audits.classifier.retraining.placebo import RARE_SHARE
-from memorisk.audits.classifier.trainings import Recipe, collect, make_jobs, train_all
+from memorisk.audits.classifier.twins.trainings import Recipe, collect, make_jobs, train_all
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.alterations.interventions import Intervention, find_intervention, pixel_changes, write_intervened
 from memorisk.images.store import ImageStore

@@ -11,10 +11,10 @@ import numpy as np
 from memorisk.audits.classifier.analysis import class_findings
 from memorisk.audits.classifier.evidence import Context
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.plan import Plan, make_placebo
+from memorisk.audits.classifier.planning.plan import Plan, make_placebo
 from memorisk.audits.classifier.result import Placebo, PlaceboRepeat, PlaceboShare
 from memorisk.audits.classifier.tables.classes import ClassFindings
-from memorisk.audits.classifier.trainings import Recipe, collect, make_jobs, train_all
+from memorisk.audits.classifier.twins.trainings import Recipe, collect, make_jobs, train_all
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import RunFolder

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.result import PrivacyPromise
-from memorisk.audits.classifier.trainings import Recipe, make_jobs, train_all
+from memorisk.audits.classifier.twins.trainings import Recipe, make_jobs, train_all
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_array

@@ -30,10 +30,10 @@ from memorisk.audits.classifier.attack_numbers import (
 )
 from memorisk.audits.classifier.evidence import WHOLE, Evidence, Items
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
 from memorisk.audits.classifier.target.order import check_order, one_hot_answers, one_hot_labels
-from memorisk.audits.classifier.trainings import Recipe, score_passes
+from memorisk.audits.classifier.twins.trainings import Recipe, score_passes
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.released_weights import released_sha256

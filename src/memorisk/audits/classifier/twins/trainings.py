@@ -9,8 +9,8 @@ import numpy as np
 
 from memorisk.audits.classifier.evidence import Evidence, margin_of_loss, stack_evidence
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.plan import VALIDATION, Plan
-from memorisk.audits.classifier.twin_trainings import run_trainings, training_device
+from memorisk.audits.classifier.planning.plan import VALIDATION, Plan
+from memorisk.audits.classifier.twins.twin_trainings import run_trainings, training_device
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, is_download, model_spec
 from memorisk.runs.errors import MemoriskError, one_line

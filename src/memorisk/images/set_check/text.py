@@ -11,7 +11,7 @@ from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 from memorisk.runs.errors import file_and_image, one_line, plural
 
 if TYPE_CHECKING:
-    from memorisk.images.set_check import ImageCheck
+    from memorisk.images.set_check.check import ImageCheck
 
 _Row = dict[str, Any]
 _UNLABELLED = ", but no image has a label: these images cannot be audited for what a classifier remembers"

@@ -8,11 +8,11 @@ import numpy as np
 from torch import nn
 
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.plan import Plan
+from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.retraining.placebo import placebo_plans
 from memorisk.audits.classifier.retraining.privacy import bound_job
-from memorisk.audits.classifier.trainings import Recipe, make_jobs
+from memorisk.audits.classifier.twins.trainings import Recipe, make_jobs
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import is_download, model_spec
 from memorisk.runs.errors import InputError, MemoriskError

@@ -3,7 +3,7 @@
 from typing import Any
 
 from memorisk.audits.classifier.evidence import Context
-from memorisk.audits.classifier.plan import VALIDATION, Plan
+from memorisk.audits.classifier.planning.plan import VALIDATION, Plan
 from memorisk.audits.classifier.result import LookAlikes
 from memorisk.audits.subgroups import subgroups
 from memorisk.images.pixels import few_levels_note

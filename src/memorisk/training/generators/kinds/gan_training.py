@@ -29,7 +29,8 @@ from memorisk.runs.files import fingerprint
 from memorisk.training.engine.devices import autocast, exact_products, place
 from memorisk.training.engine.optimization import FusedAdam
 from memorisk.training.generators.batches import RowImages, StepPlan, view_images
-from memorisk.training.generators.gan_augmentation import (
+from memorisk.training.generators.inputs import notes_on_training_rows
+from memorisk.training.generators.kinds.gan_augmentation import (
     DISCRIMINATOR,
     GENERATOR,
     PATH,
@@ -39,7 +40,6 @@ from memorisk.training.generators.gan_augmentation import (
     PhaseDraws,
     augment,
 )
-from memorisk.training.generators.inputs import notes_on_training_rows
 from memorisk.training.generators.losses import discriminator_loss, generator_loss, path_lengths, r1_penalty
 from memorisk.training.generators.options import PATH_EVERY, R1_EVERY, GeneratorOptions
 from memorisk.training.generators.snapshots import GeneratorLoop, GeneratorTraining

@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.analysis import class_findings
-from memorisk.audits.classifier.cost import classifier_cost, seconds_per_image
 from memorisk.audits.classifier.evidence import Context, Evidence, stack_evidence, uncovered_images
 from memorisk.audits.classifier.look_alikes import searched_pairs
 from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions
-from memorisk.audits.classifier.plan import Plan
-from memorisk.audits.classifier.reasons import NotRandom, identity_reasons, look_alike_reasons, unknown_patients
-from memorisk.audits.classifier.rehearsal import (
+from memorisk.audits.classifier.planning.cost import classifier_cost, seconds_per_image
+from memorisk.audits.classifier.planning.plan import Plan
+from memorisk.audits.classifier.planning.rehearsal import (
     GAP_RANGE,
     PILOT,
     Choice,
@@ -26,11 +25,12 @@ from memorisk.audits.classifier.rehearsal import (
     measured_rehearsal,
     whatever_models,
 )
+from memorisk.audits.classifier.reasons import NotRandom, identity_reasons, look_alike_reasons, unknown_patients
 from memorisk.audits.classifier.result import ClassOutlook, LookAlikes, SubgroupOutlook, WithoutPartner
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan
 from memorisk.audits.classifier.tables.subgroups import ScoredPatients, compared_subgroups
-from memorisk.audits.classifier.trainings import Recipe
-from memorisk.audits.classifier.twin_trainings import training_processes
+from memorisk.audits.classifier.twins.trainings import Recipe
+from memorisk.audits.classifier.twins.twin_trainings import training_processes
 from memorisk.audits.subgroups import LEAST_PATIENTS, Subgroups, subgroup_name, subgroups
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import SMALL_IMAGE, SMALL_MODEL

@@ -23,7 +23,7 @@ from memorisk.images.manifest import Manifest, leaking_groups
 from memorisk.images.options import ImageOptions
 from memorisk.images.pixels import FEW_LEVELS, PixelRule, Scan, ScanJob, scan_rows
 from memorisk.images.readers.headers import uncovered_frames
-from memorisk.images.set_check_text import render_text
+from memorisk.images.set_check.text import render_text
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import small_classes
 from memorisk.images.store import manifest_sources

@@ -25,7 +25,7 @@ import pandas as pd
 from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, design_checks, verdict_table
 from memorisk.audits.classifier.evidence import Context, Evidence, margin_of_loss, stack_evidence
 from memorisk.audits.classifier.options import TwinOptions
-from memorisk.audits.classifier.plan import Parts, Plan, make_plan
+from memorisk.audits.classifier.planning.plan import Parts, Plan, make_plan
 from memorisk.audits.classifier.tables.attacks import (
     ALL,
     attack_rows,

@@ -1,0 +1,1 @@
+"""Check whether a set of images is fit to be audited, and its result as text."""

@@ -1,0 +1,1 @@
+"""Kinds of generators: the training of each, step by step."""
