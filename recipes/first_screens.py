@@ -187,10 +187,9 @@ PAGE = """# What is in sight before the first scroll?
 Output of `recipes/first_screens.py`: reports of the built-in digits in a headless Chromium, at {sizes} pixels. Words:
 all that contain a letter, in text and in drawings. First picture: its upper edge, bold where it lies below
 the first screen. Cut: tables of the whole page that are wider than their place, or "page" where the page itself is. The
-limit is {limit} words, {officer} for the officer's page. Where a first screen is short, the contents of the page are
-in sight and count, too; so do the words of long names, of which the middle is cut out. A pass shows the patients that
-the models remember most; where it is redacted, its figures are larger. Two more are above the limit: the benchmark of
-detectors, whose first finding has many numbers, and the study of generators, where the contents are in sight.
+limit is {limit} words, {officer} for the officer's page. On a desk screen the answer fills the first screen, so that
+contents and sections lie below it. The words of long names count, of which the middle is cut out. A pass shows the
+patients that the models remember most; where it is redacted, its figures are larger.
 
 {table}
 """

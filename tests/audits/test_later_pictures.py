@@ -14,6 +14,7 @@ from PIL import Image
 import memorisk
 from memorisk.audits.rendering import render_again
 from memorisk.cli.main import main
+from memorisk.images.pixels import hash_pixels
 from memorisk.report.kinds import KINDS
 from memorisk.report.page import states_images
 from memorisk.runs.errors import InputError
@@ -54,6 +55,18 @@ def filtered(sets: dict[str, Path], out: Path, **settings) -> Path:
     """Filter the set, with pictures if nothing else is set."""
     how = {"detector": "pixels", "threshold": (0.0,), "one_image_per_patient": True} | settings
     memorisk.filter_synthetic(sets["train"], sets["synthetic"], out, **how)
+    return out
+
+
+def pseudonymised(sets: dict[str, Path], out: Path, **settings) -> Path:
+    """Audit the set under pseudonyms, with pictures if nothing else is set."""
+    (key := out.parent / "key").touch(mode=0o600)
+    key.write_bytes(bytes(range(32)))
+    audited(sets, out, pseudonymise=True, pseudonym_key=key, **settings)
+    (hashes,) = (set(pd.read_parquet(file)["pixel_hash"]) for file in out.glob("manifests/training.parquet"))
+    plain = {hash_pixels(np.asarray(Image.open(file))[..., None]) for file in sets["train"].iterdir()}
+    assert len(hashes) == len(plain)
+    assert not hashes & plain  # whoever holds an image cannot look its hash up
     return out
 
 
@@ -137,7 +150,7 @@ def test_adding_pictures_loads_no_network_library(sets: dict[str, Path], tmp_pat
     assert done.stdout.splitlines()[-1] == "0 []", done.stderr
 
 
-@pytest.mark.parametrize("make", [audited, classified])
+@pytest.mark.parametrize("make", [audited, filtered, classified, pseudonymised])
 def test_a_report_shows_no_images_that_changed_since_the_run(make, sets: dict[str, Path], tmp_path: Path) -> None:
     there = shutil.copytree(sets["train"].parent, tmp_path / "sets")
     moved = {name: there / place.name for name, place in sets.items()}

@@ -17,6 +17,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.evidence import Evidence, Items
 from memorisk.images.manifest import Manifest
+from memorisk.images.pixels import PIXEL_HASH
 from memorisk.report.options import PseudonymOptions
 from memorisk.report.result import Result, pseudonyms
 from memorisk.runs.errors import InputError, one_line
@@ -25,7 +26,8 @@ from memorisk.runs.folder import HIDDEN_PREFIX, is_hidden, record_hidden_paths, 
 from memorisk.runs.storage.locations import name_origins
 
 KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
-HASHED_COLUMNS = ("image", "group", "training_group")
+HASHED_COLUMNS = ("image", "group", "training_group", PIXEL_HASH)
+"""Columns that a run keeps as hashes by its key; the pixels of a known image would give their plain hash away."""
 SHORTEST_KEY = 16  # bytes
 
 

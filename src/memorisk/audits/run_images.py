@@ -21,9 +21,10 @@ from memorisk.images.store import ImageStore
 from memorisk.images.volumes import middle_slice
 from memorisk.report.options import ReportOptions
 from memorisk.report.stored_columns import Columns
-from memorisk.runs.checksums import refuse_damaged
+from memorisk.runs.checksums import refuse_damaged, remove_recorded
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import is_hidden, restore_paths
+from memorisk.runs.files import read_table
+from memorisk.runs.folder import RunFolder, is_hidden, restore_paths
 from memorisk.runs.settings import written_settings
 
 CLASSIFIED = "images"
@@ -38,6 +39,28 @@ SOURCES: Mapping[str, str] = {TRAIN: "train", SYNTHETIC: "synthetic", HELD_OUT: 
 """Setting that names the images of each compared part."""
 CLASSIFIED_SOURCES: Mapping[str, str] = {CLASSIFIED: "images"}
 _COLUMNS = ("path", "member", "frame")
+
+
+def manifest_file(part: str) -> str:
+    """Return the path of the manifest of a part within the run folder."""
+    return "manifest.parquet" if part == CLASSIFIED else f"manifests/{part.replace(' ', '_')}.parquet"
+
+
+def write_manifests(run: RunFolder, stores: Mapping[str, ImageStore | None], names: Pseudonyms) -> None:
+    """Write the manifest of each part, with the hashes by which a finished run knows its images again.
+
+    Args:
+        run: Run folder.
+        stores: Images of each part; the manifest of a part without images is removed.
+        names: Pseudonyms of the run.
+    """
+    run.subfolder("manifests")
+    for part, store in stores.items():
+        path = run / manifest_file(part)
+        if store is None:
+            remove_recorded(path)
+        else:
+            names.manifest(store.hashed_manifest()).save(path)
 
 
 class NamedImages(Protocol):
@@ -87,10 +110,11 @@ class PartImages:
             ``member`` and ``frame``), and where the run wrote them the hashes of their pixels.
         root: Folder that paths are relative to; None for built-in images.
         rule: Rule that decides their pixels.
+        names: Pseudonyms of the run, by whose key the hashes of pixels are written, too.
     """
 
-    def __init__(self, table: Columns, root: Path | None, rule: PixelRule) -> None:
-        self.table, self.root, self.rule = table, root, rule
+    def __init__(self, table: Columns, root: Path | None, rule: PixelRule, names: Pseudonyms) -> None:
+        self.table, self.root, self.rule, self.names = table, root, rule, names
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -125,7 +149,7 @@ class PartImages:
         except OSError as error:
             raise InputError(f"the image cannot be read: {error.strerror or one_line(error, 80)}") from None
         recorded = self.table.text(PIXEL_HASH, row)
-        if recorded and hash_pixels(pixels) != recorded:
+        if recorded and self.names.names([hash_pixels(pixels)])[0] != recorded:
             raise InputError("the image has changed since the run read it")
         return middle_slice(pixels)
 
@@ -219,14 +243,24 @@ class RunImages:
             if split is not None and manifest.splits is not None:
                 manifest = manifest.subset(manifest.splits == split)
             identity = manifest.table[[name for name in _COLUMNS if name in manifest.table]]
-            columns_and_root = Columns.of(identity.assign(name=names.names(manifest.images))), manifest.root
-        return PartImages(*columns_and_root, PixelRule.of(options))
+            ids = names.names(manifest.images)
+            identity = identity.assign(name=ids, **{PIXEL_HASH: self._recorded_hashes(part, ids)})
+            columns_and_root = Columns.of(identity), manifest.root
+        return PartImages(*columns_and_root, PixelRule.of(options), names)
+
+    def _recorded_hashes(self, part: str, ids: np.ndarray) -> list[str]:
+        """Return the hashes of pixels that the run wrote of these ids; empty where it wrote none."""
+        path = self.folder / manifest_file(part)
+        if not path.is_file():
+            return [""] * len(ids)
+        refuse_damaged(path)
+        table = read_table(path)
+        recorded = dict(zip(table["image"], table[PIXEL_HASH], strict=True)) if PIXEL_HASH in table else {}
+        return [str(recorded.get(name, "")) for name in ids]
 
     def _written(self, part: str, source: str, options: ImageOptions) -> tuple[Columns, Path] | None:
         """Return the manifest that the run wrote, where its files are known without reading the source again."""
-        path = self.folder / (
-            "manifest.parquet" if part == CLASSIFIED else f"manifests/{part.replace(' ', '_')}.parquet"
-        )
+        path = self.folder / manifest_file(part)
         place = Path(source)
         if not path.is_file() or not (place.exists() or source == "digits"):
             return None

@@ -442,7 +442,7 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
     if held is not None:
         held, images, patients, hashes = separate_held_out(stores[TRAIN], held)
     progress("looking for pages and frames that are left out", 0, 0)
-    left = [uncovered_frames(stores[part].manifest, opened.options.slice_plane) for part in (TRAIN, SYNTHETIC)]
+    uncovered = [uncovered_frames(stores[part].manifest, opened.options.slice_plane) for part in (TRAIN, SYNTHETIC)]
     return Sets(
         train=stores[TRAIN],
         synthetic=stores[SYNTHETIC],
@@ -451,8 +451,8 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
         shared_patients=patients,
         shared_hashes=hashes,
         notes=tuple(notes),
-        frames_left=(sum(left[0].values()), sum(left[1].values())),
-        left_of=_left_of([*left[0], *left[1]], opened.options.frames),
+        frames_left=(sum(uncovered[0].values()), sum(uncovered[1].values())),
+        left_of=_left_of([*uncovered[0], *uncovered[1]], opened.options.frames),
         others=stores.get(OTHER),
     )
 

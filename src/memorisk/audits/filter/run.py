@@ -49,7 +49,7 @@ from memorisk.audits.filter.screening import open_detectors, open_screening, scr
 from memorisk.audits.filter.sets import FilterSets, decode_sets, open_manifests
 from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.run_images import SYNTHETIC, TRAIN, parts_of
+from memorisk.audits.run_images import SYNTHETIC, TRAIN, parts_of, write_manifests
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.synthetic.run import SyntheticPlan
 from memorisk.images.alterations.plants import planted_kinds
@@ -391,7 +391,9 @@ class FilterAudit(SetAudit[_FilterInputs, FilterEvidence, Result]):
         result = analyse_filter(evidence, options, names)
         result.save(run.path)
         _write_manifest(run, evidence, result, names)
-        parts = parts_of({TRAIN: sets.train, SYNTHETIC: sets.synthetic}, names)
+        stores = {TRAIN: sets.train, SYNTHETIC: sets.synthetic}
+        write_manifests(run, stores, names)
+        parts = parts_of(stores, names)
         pictures = closest_pairs(result, parts) if options.gallery and not options.redact else None
         write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
         write_json(run / COMPLETION_FILE, result.verdict | {"kept": written}, recorded=True)

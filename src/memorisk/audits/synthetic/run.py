@@ -9,7 +9,7 @@ atlas that the audit of another set finds again. The dry run (``--dry-run``) cou
 names the limits of its result before any feature is computed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,7 +46,7 @@ from memorisk.audits.comparison.sets import (
 )
 from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN, parts_of
+from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN, parts_of, write_manifests
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.subgroups import LEAST_PATIENTS
 from memorisk.audits.synthetic.analysis import analyse_synthetic
@@ -67,7 +67,6 @@ from memorisk.report.numbers import to_row
 from memorisk.report.page import render_page
 from memorisk.report.quantities import Quantity
 from memorisk.report.result import Result
-from memorisk.runs.checksums import remove_recorded
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import listed, plural
 from memorisk.runs.files import fingerprint, write_text
@@ -308,9 +307,6 @@ def _counted(sets: Sets) -> list[str]:
     return [note] if note else []
 
 
-MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
-
-
 @takes_settings(SyntheticOptions)
 def audit_synthetic(
     train: Source,
@@ -472,7 +468,7 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
     def write(self, run: RunFolder, evidence: SyntheticEvidence, names: Pseudonyms, progress: Progress) -> Result:
         """Test, decide, and write the tables, the pairs to judge and the page."""
         sets, options = evidence.sets, self.options
-        _write_manifests(run, sets, names)
+        write_manifests(run, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held}, names)
         progress("testing", 0, 0)
         with kept_alignments(run / ALIGNMENTS, sets) as alignments:
             if alignments.known:
@@ -540,14 +536,3 @@ def write_report(path: Path, result: Result, *, pictures: Pictures | None, redac
         redact: Whether to leave out ids and pictures.
     """
     write_text(path, render_page(synthetic_page(result, pictures, redact=redact)))
-
-
-def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
-    """Write the manifests of the compared images, one file for each set."""
-    inner = run.subfolder("manifests")
-    for what, store in ((TRAIN, sets.train), (SYNTHETIC, sets.synthetic), (HELD_OUT, sets.held)):
-        path = inner / f"{MANIFESTS[what]}.parquet"
-        if store is None:
-            remove_recorded(path)
-        else:
-            names.manifest(store.hashed_manifest()).save(path)

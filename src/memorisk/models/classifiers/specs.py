@@ -94,9 +94,9 @@ def model_spec(name: str) -> ModelSpec:
     if plain in SPECS and (plain == name or SPECS[plain].source == "timm"):
         return SPECS[plain]
     base, _, tag = plain.partition(".")
-    known = timm_names()
-    if known.networks and base not in known.networks | known.former and "timm" not in sys.modules:
-        raise unknown_name("model", name, [*SPECS, *sorted(known.networks)])
+    names = timm_names()
+    if names.networks and base not in names.networks | names.former and "timm" not in sys.modules:
+        raise unknown_name("model", name, [*SPECS, *sorted(names.networks)])
     import timm  # loaded only where its models are named: it takes seconds
 
     if not timm.is_model(base):
@@ -133,10 +133,10 @@ def timm_names() -> TimmNames:
     Returns:
         Names; none where timm is not installed, or marks its networks in another way.
     """
-    found = find_spec("timm")
-    if found is None or found.origin is None:
+    package = find_spec("timm")
+    if package is None or package.origin is None:
         return TimmNames(frozenset(), frozenset())
-    texts = [file.read_text(encoding="utf-8") for file in (Path(found.origin).parent / "models").rglob("*.py")]
+    texts = [file.read_text(encoding="utf-8") for file in (Path(package.origin).parent / "models").rglob("*.py")]
     networks = {name for text in texts for name in _NETWORK.findall(text)}
     former = {name for text in texts for block in _FORMER.findall(text) for name in _KEY.findall(block)}
     return TimmNames(frozenset(networks), frozenset(former))
