@@ -53,7 +53,7 @@ def test_audits_of_sets_are_listed_from_their_first_stage_on(tmp_path: Path) -> 
 
     def look(stage: str, done: int, total: int) -> None:
         """Look as a viewer would, and keep what a kill would leave."""
-        if place.exists() and len(seen) < 8:
+        if place.exists() and len({entry.progress for entry in seen}) < 5:  # each look at a held run waits
             seen.extend(find_runs([place]))
             if not left.exists():
                 shutil.copytree(place, left)

@@ -100,9 +100,7 @@ def as_csv(table: pd.DataFrame, path: Path) -> Path:
 
 
 def test_csv_and_parquet_are_the_same_table(table, tmp_path):
-    stages = []
-    found = audit_losses(tmp_path / "made.parquet", out=tmp_path / "p", progress=lambda *stage: stages.append(stage))
-    assert stages
+    found = audit_losses(tmp_path / "made.parquet", out=tmp_path / "p")
     again = audit_losses(as_csv(table, tmp_path / "t.csv"), out=tmp_path / "c")
     for name in ("per_class", "per_group", "attacks"):
         pd.testing.assert_frame_equal(getattr(found, name), getattr(again, name), rtol=1e-9)
@@ -111,8 +109,12 @@ def test_csv_and_parquet_are_the_same_table(table, tmp_path):
 @pytest.mark.parametrize("kind", ["boolean", "str", "int8", "object"])
 def test_members_may_be_written_in_every_form(table, tmp_path, kind):
     table.astype({"member": kind}).to_parquet(tmp_path / "other.parquet")
-    written, made = (read_scores(tmp_path / f"{name}.parquet") for name in ("other", "made"))
-    pd.testing.assert_frame_equal(written, made)
+    stages = []
+    found = audit_losses(tmp_path / "other.parquet", out=tmp_path / "o", progress=lambda *stage: stages.append(stage))
+    pd.testing.assert_frame_equal(
+        found.per_group, audit_losses(tmp_path / "made.parquet", out=tmp_path / "p").per_group
+    )
+    assert stages
 
 
 def test_ids_and_names_of_a_csv_stay_text(tmp_path):
