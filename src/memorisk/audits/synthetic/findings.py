@@ -55,7 +55,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class SingledOut:
-    """Patients and images nearer to the set than chance explains, by one detector (`statistics.copies.tails`)."""
+    """Patients and images nearer to the set than chance explains, by one detector (`statistics.copies.singled_out`)."""
 
     near: TailCut
     """Cut on closeness to the set."""

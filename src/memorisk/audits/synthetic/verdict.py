@@ -7,7 +7,7 @@
   pair as a copy. Pairs that a person dismissed count nowhere else and are listed first in every verdict. They prevent a
   pass where their pixels are identical, or where more patients had a nearly identical image before the dismissals than
   held-out patients let expect.
-* ``pass``: none of these; no image is singled out (`memorisk.statistics.copies.tails`) or confirmed by the second look;
+* ``pass``: none of these; no image is singled out (`statistics.copies.singled_out`) or confirmed by the second look;
   one copy of a planted kind (``--plant-kinds``) would have been either, or seen by its pixels, with probability at
   least ``--recall``, for every kind by the lower end of its own interval; and nothing that the comparison rests on is
   in doubt: pairs, patients, the detector, the held-out images, the set itself.

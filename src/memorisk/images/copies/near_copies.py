@@ -2,7 +2,7 @@
 
 1. `copy_rule` learns three things from real images: what all of them share (`fit_whitening`); the least similarity of
    thumbnails at which fewer than 0.01 pairs of different people are expected in the whole set
-   (`statistics.copies.tails`); the least correlation of fine details that confirms a candidate
+   (`statistics.copies.pairs_of_people`); the least correlation of fine details that confirms a candidate
    (`fine_rule`).
 2. `near_copies` finds the pairs of one set, `near_copies_between` those of two: all pairs, exactly, in bounded
    memory. Candidates come from thumbnails and are confirmed as stored.
