@@ -105,12 +105,16 @@ def naive_p(u, people, listed):
         others = {v for v in null if v not in listed or v == u}
         return np.mean([of(v, f) >= observed - 1e-12 * abs(observed) for v in others for f in flips])
 
-    def agreement(v, flip):
-        sums = other_classes[v] + sum(d / (np.sqrt(np.mean(d**2)) + offset) for d in null[v])
+    def agreement(v, flip, elsewhere=0.0):
+        sums = elsewhere + sum(d / (np.sqrt(np.mean(d**2)) + offset) for d in null[v])
         return np.sum(flip * sums) / np.sqrt(np.sum(sums**2))
 
-    one_image = len(null[u]) == 1 and not other_classes[u].any()
-    return share(value) if one_image else min(2 * min(share(value), share(agreement)), 1)
+    shares = [share(value)]
+    if len(null[u]) > 1:
+        shares.append(share(agreement))
+    if other_classes[u].any():
+        shares.append(share(lambda v, flip: agreement(v, flip, other_classes[v])))
+    return min(len(shares) * min(shares), 1)
 
 
 def check(found, by_hand, **tolerance):
@@ -135,7 +139,7 @@ def test_unequal_sizes_equal_the_definition(seed):
 def test_images_in_other_classes_count_as_defined(missing):
     rng = np.random.default_rng(29)
     data = draw(rng, [1, 1, 1, 1, 2, 3], [1, 1, 2], 5, missing)
-    elsewhere = 2 * rng.standard_t(3, (5, 9)) * (np.arange(9) % 2)
+    elsewhere = 2 * rng.standard_t(3, (5, 9)) * (np.arange(9) % 4 > 0)  # of one image and of several
     counted = sign_flip_p_values(*data, elsewhere=elsewhere, level=0.3)
     check(counted, naive(*data, level=0.3, elsewhere=elsewhere), rtol=1e-12)
     without = sign_flip_p_values(*data, elsewhere=np.zeros((5, 9)), level=0.3)
@@ -154,6 +158,19 @@ def test_listed_units_leave_the_null_of_the_others(missing):
     stepped, plain = sign_flip_p_values(*data, level=0.2), sign_flip_p_values(*data)
     check(stepped, naive(*data, level=0.2), rtol=1e-12)
     assert (stepped.p_value < plain.p_value * (1 - 1e-9)).any()
+
+
+def test_images_in_other_classes_do_not_hide_memory_of_one_class():
+    """0.3 nats in each of six images; the sum over 100 images in other classes, none remembered, hides them."""
+    for seed in range(6):
+        rng = np.random.default_rng([38, seed])
+        unit = np.repeat(np.arange(80), 6)
+        gap = 0.1 * np.exp(0.5 * rng.standard_normal(len(unit))) * rng.standard_t(5, (10, len(unit)))
+        gap[:, unit == 7] += 0.3
+        elsewhere = 0.5 * np.sqrt(100) * rng.standard_t(5, (10, 80))
+        data = gap, np.ones(gap.shape), unit, np.zeros((10, 0)), []
+        p = sign_flip_p_values(*data, elsewhere=elsewhere, level=0.05).p_value
+        assert np.flatnonzero(benjamini_hochberg(p, 0.05).rejected).tolist() == [7]
 
 
 def test_large_remembered_units_do_not_hide_each_other():

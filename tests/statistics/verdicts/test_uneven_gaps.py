@@ -86,6 +86,44 @@ def test_an_album_that_half_of_the_trainings_remember_is_noticed() -> None:
     assert (noticed, by_chance) == (6, 0)
 
 
+def test_memory_of_half_of_the_trainings_in_one_class_is_noticed_beside_images_elsewhere() -> None:
+    rng = np.random.default_rng(9)
+    unit, label = np.repeat(np.arange(250), 40), np.tile(np.arange(5), 2000)
+    gap = 0.1 * np.exp(0.7 * rng.standard_normal(len(unit))) * rng.standard_t(3, (12, len(unit)))
+    gap[:6, (unit == 3) & (label == 2)] += 0.8
+    parts = [
+        ClassGaps(gap[:, own], unit[own], gap[:, other], unit[other])
+        for own, other in (((label == k) & (unit < 200), (label == k) & (unit >= 200)) for k in range(5))
+    ]
+    noticed = [np.flatnonzero(outcome.uneven).tolist() for outcome in uneven_gaps(parts)]
+    assert noticed == [[], [], [3], [], []]
+
+
+@pytest.mark.parametrize(("size", "shared"), [(200, 0.5), thorough(500, 0.3)])
+def test_the_noise_of_the_one_large_album_is_believed(size: int, shared: float) -> None:
+    """Its images are correlated, so that its sum varies far more than those of patients with 1 to 7 images."""
+    noticed = 0
+    for seed in range(20):
+        rng = np.random.default_rng([10, seed])
+        sizes = np.append(size, rng.integers(1, 8, 149))
+        unit = np.repeat(np.arange(150), sizes)
+        own, common = rng.standard_t(3, (12, len(unit))), rng.standard_t(3, (12, 150))[:, unit]
+        noise = 0.1 * np.exp(0.7 * rng.standard_normal(len(unit)))
+        gap, scored = noise * (np.sqrt(1 - shared) * own + np.sqrt(shared) * common), unit < 120
+        outcome = uneven_gaps([ClassGaps(gap[:, scored], unit[scored], gap[:, ~scored], unit[~scored])])[0]
+        noticed += outcome.uneven[0]
+    assert noticed <= 2
+
+
+def test_albums_without_controls_are_left_out() -> None:
+    """In the paper design exchanged gaps are no controls, and no unseen patient has several images."""
+    scored, unseen = gaps(3, n_images=2)
+    single = unseen[:, ::2]
+    own = np.arange(scored.shape[1]) // 2
+    outcome = uneven_gaps([ClassGaps(scored, own, single, np.arange(single.shape[1]))], flip=False)[0]
+    assert (outcome.reason, outcome.uneven.any()) == ("", False)
+
+
 @pytest.mark.parametrize(
     ("tails", "spread"), [(5.0, 0.7), thorough(np.inf, 0.0), thorough(3.0, 0.7), thorough(2.2, 0.5)]
 )

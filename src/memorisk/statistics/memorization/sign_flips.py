@@ -19,8 +19,9 @@ Four deviations from METHODS, which compares with unseen patients only, by a max
 * **Many images that are each remembered a little count as well.** The maximum does not see them: 0.2 nats on each of
   60 images reveal the patient, and no image is conspicuous. A patient with several images has therefore a second
   statistic, the agreement of the trainings on all of them (`agreements`), which has about the same distribution under
-  flips for any number of images, however they are correlated. p is twice the smaller of both. Images in other classes
-  count, since one coin decides over all images of a patient: memory that is spread thinly over classes is seen in each.
+  flips for any number of images, however they are correlated. One coin decides over all images of a patient, those of
+  other classes as well: a patient who has such has a further statistic, the agreement on the images of all classes,
+  which sees memory that is spread thinly over them. p is the smallest p times the number of statistics.
 * **The statistic weighs the size of a gap and its agreement over seeds as the data say** (`agreement_weight`).
 
 `recipes/verdict_truth.py` shows levels and power.
@@ -49,9 +50,6 @@ MAX_DRAWS = 2**24
 
 SMALL_ERROR = 0.15
 """Number of nats added to every standard error, besides the median error (`typical_error`)."""
-
-WAYS = 2
-"""Number of statistics of a patient with several images: the largest of the class, and the agreement over all."""
 
 LARGEST_IMAGES = 0.1
 """Share of the images whose sizes tell how heavy the tail of the noise is."""
@@ -168,12 +166,22 @@ def scaled_gaps(gap: FloatArray, offset: float) -> FloatArray:
     return gap / (np.sqrt(np.mean(gap**2, axis=0)) + offset)
 
 
+def n_statistics(units: Units) -> IntArray:
+    """Count the statistics of each unit, `[U]`.
+
+    These are the largest image, the agreement over the images of the class where the unit has several, and the
+    agreement over those of all classes where it has images in others.
+    """
+    return 1 + (units.sizes > 1).astype(np.int64) + units.has_elsewhere
+
+
 def agreements(units: Units, offset: float) -> FloatArray:
     """Gaps of a unit in each seed, over all of its images, scaled to length 1: `[S, U]`.
 
     `x_s / sqrt(sum_s x_s^2)` with x_s the sum of the `scaled_gaps` of all images of the unit, those of other classes
-    among them (`Units.elsewhere`). The sum over seeds of the flipped values is the agreement, `sqrt(S)` where all seeds
-    have one gap; it increases in Student's t of x. What the images of a unit share cancels.
+    among them (`Units.elsewhere`; not in `Units.of_one_class`). The sum over seeds of the flipped values is the
+    agreement, `sqrt(S)` where all seeds have one gap; it increases in Student's t of x. What the images of a unit share
+    cancels.
 
     Args:
         units: Units with their signed gaps.
@@ -256,6 +264,11 @@ class FlipNull:
         """Count the flips of all units whose agreement reaches each of the observed values `[n]`."""
         return _hits(self.agreement_blocks(self.units), observed)
 
+    @property
+    def of_one_class(self) -> "FlipNull":
+        """Return the null without images in other classes."""
+        return replace(self, units=self.units.of_one_class)
+
     def own_agreement_hits(self, units: Units, observed: FloatArray) -> FloatArray:
         """Count the flips of each of these units whose agreement reaches its own observed value."""
         return _own_hits(self.agreement_blocks(units), observed)
@@ -328,7 +341,7 @@ def sign_flip_p_values(
     `p(x) = #{flipped statistics of all units >= observed} / (number of units x 2^S')`, x among the units and its
     observed value among its flips; flips are common to the images of a unit, and S' are the seeds that scored x. Units
     that some of these seeds did not score are not in its null. Ties count as reaching. Of a unit with several images p
-    is twice the smaller p of its two statistics.
+    is the smallest p of its statistics times their number (`n_statistics`).
 
     When the 2^S' flips of the class's images exceed `max_draws`, uniformly random flips take the place of the full
     set: the same ones for every unit, the identity among them (valid at any number of draws: Hemerik and Goeman 2018,
@@ -447,28 +460,32 @@ class _Pattern:
 
     @property
     def n_statistics(self) -> IntArray:
-        """Return the number of statistics of each member, `[M]`: `WAYS` of those with several images."""
-        return np.where(self.units.several[np.searchsorted(self.place, self.members)], WAYS, 1)
+        """Return the number of statistics of each member, `[M]`."""
+        return n_statistics(self.units)[np.searchsorted(self.place, self.members)]
 
     def hits(self, null: FlipNull, listed: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         """Compute the largest image `[M]` and the hits `[M]`: in the null, and for a listed member in its own flips.
 
-        Of members with several images the fewer hits of the two statistics count, times their number.
+        Of members with several statistics the fewest hits of any count, times their number.
         """
         members = self.take(np.searchsorted(self.place, self.members))
-        away, several = listed[self.members], self.n_statistics > 1
+        away = listed[self.members]
         statistic = null.observed(members)
         hits = null.hits(statistic)
         if away.any():
             hits[away] += null.own_hits(_subset(members, away), statistic[away])
-        hits = np.maximum(hits, 1.0)  # at least its own, whatever rounding does
-        if several.any():
-            agreement = null.agreement(members)
-            agreeing = null.agreement_hits(agreement)
-            if away.any():
-                agreeing[away] += null.own_agreement_hits(_subset(members, away), agreement[away])
-            hits[several] = WAYS * np.minimum(hits, np.maximum(agreeing, 1.0))[several]
-        return statistic, hits
+        fewest = np.maximum(hits, 1.0)  # at least its own, whatever rounding does
+        for has, of, units in (
+            (members.sizes > 1, null.of_one_class, members.of_one_class),
+            (members.has_elsewhere, null, members),
+        ):
+            if has.any():
+                agreement = of.agreement(units)
+                hits = of.agreement_hits(agreement)
+                if away.any():
+                    hits[away] += of.own_agreement_hits(_subset(units, away), agreement[away])
+                fewest[has] = np.minimum(fewest, np.maximum(hits, 1.0))[has]
+        return statistic, self.n_statistics * fewest
 
     def take(self, members: IntArray) -> Units:
         """Take some of the units (sorted positions), in all of these seeds."""

@@ -6,7 +6,7 @@ give two different sums.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,10 +42,14 @@ class Units:
     class, None where each unit is of one class (`sign_flips.agreements`)."""
 
     @property
-    def several(self) -> NDArray[np.bool_]:
-        """Return whether each unit has several images, in this class and others, `[U]`."""
-        several = self.sizes > 1
-        return several if self.elsewhere is None else several | (self.elsewhere != 0).any(axis=0)
+    def of_one_class(self) -> "Units":
+        """Return the units without their images in other classes."""
+        return self if self.elsewhere is None else replace(self, elsewhere=None)
+
+    @property
+    def has_elsewhere(self) -> NDArray[np.bool_]:
+        """Return whether each unit has images in other classes, `[U]`."""
+        return np.zeros(len(self.ids), bool) if self.elsewhere is None else (self.elsewhere != 0).any(axis=0)
 
     @property
     def n_seeds(self) -> int:

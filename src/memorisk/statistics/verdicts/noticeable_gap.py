@@ -32,13 +32,13 @@ from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.memorization.nulls import comparison_sizes, unit_p_values
 from memorisk.statistics.memorization.sign_flips import (
     MAX_DRAWS,
-    WAYS,
     FlipNull,
     agreements,
     flip_null,
     gap_statistic,
     joined_units,
     least_total,
+    n_statistics,
 )
 from memorisk.statistics.randomization.sign_flips import FloatArray, IntArray, Units, flip_blocks, plan_flips
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER
@@ -215,7 +215,7 @@ def room(listing: ClassList, n_seeds: int | None = None) -> float:
         patterns, of_group = np.unique(scored, axis=0, return_inverse=True)
         others = units.scored[listing.null_groups]
         compared = np.array([others[:, pattern].all(axis=1).sum() for pattern in patterns])[of_group.ravel()]
-        rooms = listing.level * compared * flips / m / np.where(units.several[:m], WAYS, 1)
+        rooms = listing.level * compared * flips / m / n_statistics(units)[:m]
     else:
         sizes, tests = units.sizes[:m], units.sizes[m:]
         size = comparison_sizes(sizes, tests)
@@ -378,7 +378,9 @@ class _SeedPattern:
     tail: FloatArray
     """Largest images of flipped units, ascending: more than a single patient and the allowed hits together."""
     agreement_tail: FloatArray
-    """The same of their agreement; empty where all units have one image."""
+    """The same of their agreement over the images of the class; empty where all units have one image."""
+    everywhere_tail: FloatArray
+    """The same of their agreement over the images of all classes; empty where no unit has images in others."""
 
 
 class _Simulator:
@@ -436,8 +438,11 @@ class _Simulator:
             null = flip_null(units.take(place, seeds), most_flips=most)
             hits = share * null.flips * (1 + 1e-12) if null.flips < flips else share * flips * (1 + 1e-12)
             n_tail = int(hits) + 1 + null.flips
-            agreement_tail = null.largest_agreements(n_tail) if units.several.any() else np.empty(0)
-            self._patterns[key] = _SeedPattern(null, place, hits, null.largest(n_tail), agreement_tail)
+            agreement_tail, everywhere_tail = (
+                of.largest_agreements(n_tail) if has.any() else np.empty(0)
+                for of, has in ((null.of_one_class, units.sizes > 1), (null, units.has_elsewhere))
+            )
+            self._patterns[key] = _SeedPattern(null, place, hits, null.largest(n_tail), agreement_tail, everywhere_tail)
         return self._patterns[key]
 
     def _found(
@@ -452,23 +457,25 @@ class _Simulator:
         noise, signs = null.units.gap[:, image].T, rng.choice([-1.0, 1.0], size=(n, n_seeds))
         rows = noise * signs[draw]
         rows[first + (rng.random(n) * k).astype(np.int64)] += gap_profiles(gap, *rng.random((2, n, n_seeds)))
-        several = null.units.several[unit]
         value = np.full(n, -np.inf)
         np.maximum.at(value, draw, null.of_images(np.ones((1, n_seeds)), rows.T)[0])
         own, before = (_image_hits(null, part, draw, value) for part in (rows, noise))
-        allowed = pattern.hits / np.where(several, WAYS, 1)
+        allowed = pattern.hits / n_statistics(null.units)[unit]
         is_listed = _reached(pattern.tail, null.in_terms_of_one(value, k), before) + own <= allowed
-        if several.any():
-            elsewhere = null.units.elsewhere
-            there = None if elsewhere is None else elsewhere[:, unit]
-            turned = None if there is None else there * signs.T
-            scaled, scaled_noise = (
-                agreements(_simulated_units(x, draw, k, sums), null.offset)[:, several].T
-                for x, sums in ((rows, turned), (noise, there))
-            )
-            agreement = scaled.sum(axis=1)
-            own, before = (_agreement_hits(null, part, agreement) for part in (scaled, scaled_noise))
-            is_listed[several] |= _reached(pattern.agreement_tail, agreement, before) + own <= allowed[several]
+        sums = None if null.units.elsewhere is None else null.units.elsewhere[:, unit]
+        turned = None if sums is None else sums * signs.T
+        for has, tail, (own_sums, noise_sums) in (
+            (k > 1, pattern.agreement_tail, (None, None)),
+            (null.units.has_elsewhere[unit], pattern.everywhere_tail, (turned, sums)),
+        ):
+            if has.any():
+                scaled, scaled_noise = (
+                    agreements(_simulated_units(x, draw, k, elsewhere), null.offset)[:, has].T
+                    for x, elsewhere in ((rows, own_sums), (noise, noise_sums))
+                )
+                agreement = scaled.sum(axis=1)
+                own, before = (_agreement_hits(null, part, agreement) for part in (scaled, scaled_noise))
+                is_listed[has] |= _reached(tail, agreement, before) + own <= allowed[has]
         return is_listed
 
     def _found_without_flips(self, groups: IntArray, gap: float, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -19,9 +19,9 @@ with a Pareto tail, independent over seeds. The k-th largest e of an image, x, h
 once for half of the seeds and once for a quarter of them, at least two. The score of a patient with n images is the
 largest of theirs less log n.
 
-**Many images.** A gap on each image of a patient may be too small to be seen in any. The images of a patient, of all
-classes, are therefore looked at once more as one: their standardized sum (`_Albums`) is a row of a further class, whose
-patients share the cuts with all others.
+**Many images.** A gap on each image of a patient may be too small to be seen in any. The images of a patient, of
+a class and of all, are therefore looked at once more as one: their standardized sums (`_Albums`) are rows of a further
+class, whose patients share the cuts with all others. The noise of a sum is believed however large it is.
 
 **Null.** The working model orders patients and carries no level. If no patient is memorized, the coins of twins make
 the gaps of a patient symmetric, so that the score of the patient's exchanged gaps, -g, is a draw of the same
@@ -43,7 +43,6 @@ have no power that a pass rests on.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -163,7 +162,7 @@ def uneven_gaps(
     """
     rows = [_Rows.of(gaps) for gaps in classes]
     looked = [i for i, row in enumerate(rows) if not row.reason]
-    albums = _Albums.of([classes[i] for i in looked])
+    albums = _Albums.of([classes[i] for i in looked], flip=flip)
     outcomes = _look_at([rows[i] for i in looked], albums, chance, notice, flip, seed) if looked else []
     of_class = dict(zip(looked, outcomes, strict=True))
     return [of_class.get(i, row.blind(row.reason)) for i, row in enumerate(rows)]
@@ -237,6 +236,9 @@ class _Rows:
     unseen_unit: IntArray
     offset: float
     """Offset of the noise of an image, in nats."""
+    is_capped: bool = True
+    """Whether an image with far more noise than the others is not believed to have it. The noise of sums grows with
+    the number and the correlation of the images, so that the largest albums may be the only ones of their kind."""
 
     @classmethod
     def of(cls, gaps: ClassGaps) -> "_Rows":
@@ -284,53 +286,70 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Albums:
-    """Patients with several images, in all classes together, as a class with one row per patient.
+    """Sums over images of each patient, as rows of a further class: over the images of a class, and over all.
 
-    The row is `x_s = c sum_i D_si / (size_i + offset) / sqrt(n)` over the n images of the patient, with size_i the root
-    mean square of the gaps of image i and the offset of its class (`sign_flips.scaled_gaps`). c is the median of
-    size_i + offset, so that x is in nats. Independent images leave x the noise of one image, and a gap of g nats in
-    each is one of about sqrt(n) g.
+    A row is `x_s = c sum_i D_si / (size_i + offset) / sqrt(n)` over n images, with size_i the root mean square of the
+    gaps of image i and the offset of its class (`sign_flips.scaled_gaps`). c is the median of size_i + offset, so that
+    x is in nats. Independent images leave x the noise of one image, and a gap of g nats in each is one of about
+    sqrt(n) g. A patient has one row for each class with several of the images, and one for the images of all classes
+    where there are several classes.
     """
 
     rows: _Rows
     home: list[tuple[int, int]]
-    """Class in which each scored patient has the most images, and the patient's position there."""
+    """Class in which the sum over the images of a scored patient is the largest, and the position of the patient."""
 
     @classmethod
-    def of(cls, classes: Sequence[ClassGaps]) -> "_Albums | None":
-        """Add up the gaps of these classes; None where no scored patient has several images."""
-        scaled, sizes, ids, home, offsets = [], [], [], [], []
+    def of(cls, classes: Sequence[ClassGaps], *, flip: bool) -> "_Albums | None":
+        """Add up the gaps of these classes; None where no scored patient has several images, or without controls."""
+        sums: dict[tuple[bool, str], list[tuple[FloatArray, int, tuple[int, int]]]] = {}
+        sizes, offsets = [np.empty(0)], [np.empty(0)]
         for k, gaps in enumerate(classes):
             both = np.concatenate([gaps.own, gaps.unseen], axis=1)
             offset = typical_error(np.nan_to_num(both))
-            scaled.append(np.where(np.isnan(both), np.nan, scaled_gaps(np.nan_to_num(both), offset)))
+            scaled = np.where(np.isnan(both), np.nan, scaled_gaps(np.nan_to_num(both), offset))
             sizes.append(np.sqrt(np.mean(np.nan_to_num(both) ** 2, axis=0)) + offset)
             offsets.append(np.full(both.shape[1], offset))
-            for part, group in enumerate((gaps.group, gaps.unseen_group)):
-                names = np.asarray(group).astype(str)
-                ids.append(np.char.add("01"[part], names))  # scored patients come first
-                position = np.unique(np.asarray(group), return_inverse=True)[1]
-                home.extend((k, int(at)) for at in position)
-        if not scaled:
+            n_own = gaps.own.shape[1]
+            for is_unseen, values, group in (
+                (False, scaled[:, :n_own], gaps.group),
+                (True, scaled[:, n_own:], gaps.unseen_group),
+            ):
+                names, unit, n = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
+                total, has_gap = _sums(values, unit, len(n))
+                for at, name in enumerate(names.astype(str)):
+                    row = np.where(has_gap[:, at], total[:, at], np.nan)
+                    sums.setdefault((is_unseen, name), []).append((row, int(n[at]), (k, at)))
+        scale = float(np.median(np.concatenate(sizes))) if len(classes) else 1.0
+        rows: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+        units: tuple[list[int], list[int]] = ([], [])
+        homes = []
+        for (is_unseen, _), parts in sums.items():
+            albums = [(row, n) for row, n, _ in parts if n > 1]
+            if len(parts) > 1:
+                every = np.array([row for row, _, _ in parts])
+                total = np.where(np.isnan(every).all(axis=0), np.nan, np.nan_to_num(every).sum(axis=0))
+                albums.append((total, sum(n for _, n, _ in parts)))
+            if not albums:
+                continue
+            side = int(is_unseen)
+            number = units[side][-1] + 1 if units[side] else 0
+            rows[side].extend(scale * row / np.sqrt(n) for row, n in albums)
+            units[side].extend([number] * len(albums))
+            if not is_unseen:
+                homes.append(max(parts, key=lambda part: float(np.max(np.abs(np.nan_to_num(part[0])))))[2])
+        if not homes or not (flip or rows[1]):
             return None
-        values = np.concatenate(scaled, axis=1)
-        names, unit, n = np.unique(np.concatenate(ids), return_inverse=True, return_counts=True)
-        several = np.flatnonzero(n > 1)
-        n_scored = int(np.sum(np.char.startswith(names[several], "0")))
-        if not n_scored:
-            return None
-        scale = float(np.median(np.concatenate(sizes)))
-        total = np.array([np.bincount(unit, np.nan_to_num(row), len(n)) for row in values])
-        has_gap = np.array([np.bincount(unit, ~np.isnan(row), len(n)) for row in values]) > 0
-        rows = np.where(has_gap, scale * total / np.sqrt(n), np.nan).T[several]
-        own, unseen, offset = (
-            rows[:n_scored],
-            rows[n_scored:],
-            _OFFSET_OF_SUMS * float(np.mean(np.concatenate(offsets))),
-        )
-        images = np.split(np.argsort(unit, kind="stable"), np.cumsum(n)[:-1])
-        homes = [Counter(home[i] for i in images[u]).most_common(1)[0][0] for u in several[:n_scored]]
-        return cls(_Rows(own, np.arange(n_scored), unseen, np.arange(len(unseen)), offset), homes)
+        n_seeds, offset = len(classes[0].own), _OFFSET_OF_SUMS * float(np.mean(np.concatenate(offsets)))
+        own, unseen = (np.array(part).reshape(len(part), n_seeds) for part in rows)
+        return cls(_Rows(own, np.array(units[0]), unseen, np.array(units[1], dtype=np.int64), offset, False), homes)
+
+
+def _sums(values: FloatArray, unit: IntArray, n_units: int) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Add up the gaps `[S, I]` of each unit, without those that are missing, and say where there are any: `[S, U]`."""
+    shape = len(values), n_units
+    total = np.array([np.bincount(unit, np.nan_to_num(row), n_units) for row in values]).reshape(shape)
+    return total, np.array([np.bincount(unit, ~np.isnan(row), n_units) > 0 for row in values]).reshape(shape)
 
 
 def _look_at(
@@ -405,7 +424,10 @@ class _Look:
     def fitted(cls, k: int, classes: list[_Rows], *, flip: bool) -> "_Look":
         """Fit the model, to the negative gaps of scored images where these count, and score patients and controls."""
         every = [np.concatenate([rows.own, rows.unseen]) for rows in classes]
-        most = [float(np.quantile(_noise(gaps, k), _NOISIEST, method="lower")) for gaps in every]
+        most = [
+            float(np.quantile(_noise(gaps, k), _NOISIEST, method="lower")) if rows.is_capped else math.inf
+            for gaps, rows in zip(every, classes, strict=True)
+        ]
         look = cls(k, [rows.offset for rows in classes], most, np.ones(every[0].shape[1]), np.ones(1))
         scaled = np.concatenate([look.standardized(gaps, i) for i, gaps in enumerate(every)])
         large = np.nanquantile(np.abs(scaled), 1 - TAIL, axis=0)
