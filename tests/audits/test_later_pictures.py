@@ -66,7 +66,7 @@ def pseudonymised(sets: dict[str, Path], out: Path, **settings) -> Path:
     (hashes,) = (set(pd.read_parquet(file)["pixel_hash"]) for file in out.glob("manifests/training.parquet"))
     plain = {hash_pixels(np.asarray(Image.open(file))[..., None]) for file in sets["train"].iterdir()}
     assert len(hashes) == len(plain)
-    assert not hashes & plain  # whoever holds an image cannot look its hash up
+    assert not hashes & plain  # an attacker with the image cannot look its hash up
     return out
 
 
