@@ -116,7 +116,7 @@ def test_the_noise_of_the_one_large_album_is_believed(size: int, shared: float) 
 
 
 def test_albums_without_controls_are_left_out() -> None:
-    """In the paper design exchanged gaps are no controls, and no unseen patient has several images."""
+    """The paper design has no exchanged gaps as controls, and here each unseen patient has one image."""
     scored, unseen = gaps(3, n_images=2)
     single = unseen[:, ::2]
     own = np.arange(scored.shape[1]) // 2
