@@ -155,7 +155,7 @@ def assumptions(design: str, units: str, correction: str = "bh", *, has_placebo:
         "unseen test images of the same class, that reach the observed value. Images are ranked by M over its standard "
         "error, so that one noisy training lists no patient. Classes are never pooled: a pooled null is wrong "
         f"in rare classes. {units.capitalize()} with images in several classes are also ranked by how the trainings "
-        "agree on all of these images, so that a class can list someone whom the images of another class reveal.",
+        "agree on all of these images, so that a class can list someone for images of another class.",
     ]
     paper = [
         "p-values: for each class apart, the share of unseen test images whose loss gap reaches the observed one. "
