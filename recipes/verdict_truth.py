@@ -494,6 +494,7 @@ MORE = dict.fromkeys(
     (
         "1 at 2 nats",
         "heavy tails: 1 at 2 nats",
+        "1 of the noisiest tenth at 2 nats",
         *(name for name in CELLS if "unseen patients a class: 3 of" in name),
     ),
     5,

@@ -175,7 +175,7 @@ def _refuse_values(arguments: Mapping[str, Any], flat: Mapping[str, Any]) -> Non
 
         weights = "@none" if "features" in flat else ""  # which --feature-weights may name: the command checks them
         for text, _ in map(split_name, sources):
-            if text.lower() not in _NO_SOURCE and not Path(text).is_dir():
+            if text.lower() not in _NO_SOURCE and not Path(text).exists():
                 parse_source(text if "@" in text else text + weights)
     if models := [word for word in _words(flat.get("model")) if word != "auto"]:
         from memorisk.models.classifiers.specs import model_spec

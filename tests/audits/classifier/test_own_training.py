@@ -183,7 +183,7 @@ def test_the_placebo_has_a_validation_part_too(mine, tmp_path):
         ("schedule", "step"),
         ("weight_decay", 0.1),
         ("class_weights", True),
-        ("augment", "flip"),
+        ("augment", "hflip"),
         ("normalise", "none"),
         ("precision", "bf16"),
         ("model", "resnet18"),
