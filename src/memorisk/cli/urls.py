@@ -170,13 +170,13 @@ def _refuse_values(arguments: Mapping[str, Any], flat: Mapping[str, Any]) -> Non
         from memorisk.runs.environment import check_device_name
 
         check_device_name(device)
-    if sources := [word for name in _SOURCES for word in _words(flat.get(name)) if not _INSIDE.fullmatch(word)]:
+    if sources := [(name, text) for name in _SOURCES for text in _words(flat.get(name)) if not _INSIDE.fullmatch(text)]:
         from memorisk.models.encoders.feature_sources import parse_source, split_name
 
-        weights = "@none" if "features" in flat else ""  # which --feature-weights may name: the command checks them
-        for text, _ in map(split_name, sources):
-            if text.lower() not in _NO_SOURCE and not Path(text).exists():
-                parse_source(text if "@" in text else text + weights)
+        for name, text in sources:
+            source = split_name(text)[0]
+            if source.lower() not in _NO_SOURCE and not Path(source).exists():
+                parse_source(source, names_weights=name != "features")  # explain takes --feature-weights
     if models := [word for word in _words(flat.get("model")) if word != "auto"]:
         from memorisk.models.classifiers.specs import model_spec
 

@@ -69,7 +69,9 @@ def test_the_table_and_the_page(found, tmp_path: Path) -> None:
     without = influence_view(influence, ids, labels, out=tmp_path / "plain")
     plain = (tmp_path / "plain" / "influence.html").read_text()
     assert "data:image" not in plain
-    assert "Share of self-influence, in percent" in plain.partition('class="sections"')[0]  # the figure is on the first screen
+    assert (
+        "Share of self-influence, in percent" in plain.partition('class="sections"')[0]
+    )  # the figure is on the first screen
     pd.testing.assert_frame_equal(without, table)
 
 

@@ -222,16 +222,16 @@ def split_name(named_text: str) -> tuple[str, str]:
     return head, tail
 
 
-def parse_source(source: str | Path) -> FeatureSource:
+def parse_source(source: str | Path, *, names_weights: bool = True) -> FeatureSource:
     """Read the source that computes features.
 
     Args:
         source: Name of the source, as in the table at the head of this module; a path is that of saved features.
+        names_weights: Whether the source must name the weights of a network; False where another option does.
 
     Raises:
         InputError: A kind or name is unknown (the message names the nearest), weights are missing or not named, or
-        numbers are
-        not valid or below 1.
+            numbers are not valid or below 1.
     """
     text = str(source)
     if text == DEFAULT_DETECTOR:
@@ -265,7 +265,7 @@ def parse_source(source: str | Path) -> FeatureSource:
     if not name.removeprefix("timm:"):
         raise InputError(f"features {one_line(text, 80)!r} name no network; as in timm:resnet50@default")
     _known_network(name)
-    check_network(name, weights if at else None)
+    check_network(name, weights if at else None if names_weights else "none")
     return FeatureSource(text=text, kind="network", name=name, weights=weights)
 
 
