@@ -349,7 +349,7 @@ def commands_with_a_folder(sets: dict[str, str]) -> dict[str, tuple[object, ...]
     study.write_text("protocol: corrected\ndatasets: {d: {images: digits}}\narchitectures: {c: {model: small_cnn}}\n")
     benches = {f"bench {name}": ("bench", name, train) for name in ("detectors", "reid", "copies")}
     trainings = {f"train {name}": ("train", name, train) for name in ("classifier", "generator")}
-    trainings["train detector"] = ("train", "detector", train, "--backbone", "resnet18")
+    trainings["train detector"] = ("train", "detector", train, "--backbone", "resnet18@none")
     return {
         "audit classifier": ("audit", "classifier", "digits"),
         "audit synthetic": ("audit", "synthetic", train, made),

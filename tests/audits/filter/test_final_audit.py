@@ -55,7 +55,7 @@ def cropped(place: Path) -> None:
 @pytest.mark.parametrize(("number", "promise"), [(0, LOOSE[0]), thorough(1, LOOSE[1])])
 def test_a_promise_about_other_copies_does_not_open_the_gate(place: Path, number: int, promise: dict) -> None:
     out = place / f"loose-{number}"
-    found = run(place, out.name, made="cropped", detector="pca:8", auditor="pixels", **promise)
+    found = run(place, out.name, made="cropped", detector="pca:8", auditor="pixels", plant_kinds=(), **promise)
     kept = set(found.per_image["image"][found.per_image["kept"]])
     assert found.verdict["guarantee"]
     assert any(name.startswith("z") for name in kept)

@@ -39,7 +39,7 @@ def test_a_run_of_another_form_is_refused(runs: Path, tmp_path: Path, run: str, 
         readers.append(lambda: compare(other, runs / "runs/losses"))
     for read in readers:
         with pytest.raises(
-            InputError, match=r"of form (1|None), and this memorisk reads form \d: audit again"
+            InputError, match=r"of form (1|None), and this memorisk reads form \d+: audit again"
         ) as error:
             read()
         assert str(error.value).isprintable()
