@@ -261,7 +261,7 @@ def test_the_check_states_what_is_read_as_a_volume(tmp_path: Path) -> None:
     assert "4 NIfTI files are read as volumes, each as one image" in text
     assert "sizes (width x height x depth): 1\n  10 x 12 x 9, grey: 4" in text
     assert "1 further volume of 1 file was not looked at" in text  # the second volume of d
-    assert "equal images: 1 sets" in text
+    assert "equal images: 1 set" in text
     of_slices = "\n".join(render_text(check_images(tmp_path)))
     assert "sizes (width x height): 1\n  10 x 12, grey: 4" in of_slices
     assert "--frames volume" in of_slices

@@ -53,7 +53,7 @@ def test_every_training_refuses_it_before_it_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     scans = pictures(tmp_path / "scans")
-    more = ("--backbone", "resnet50@weights.pt") if what == "detector" else ()
+    more = ("--backbone", "resnet50@none") if what == "detector" else ()
     assert "lies inside IMAGES" in refusal(capsys, "train", what, scans, "--out", scans / "run", *more)
     assert not (scans / "run").exists()
 

@@ -227,6 +227,6 @@ def test_refusals() -> None:
     refuse("seed is -4", seed=-4)
     refuse("needs a GPU", options=TrainOptions(epochs=1, lr=1e-3, precision="fp16"))
     refuse("unknown device 'gpu0'", device="gpu0")
-    refuse("not supported", device="meta")
+    refuse("unknown device 'meta'", device="meta")
     if not torch.cuda.is_available():
         refuse("finds 0 GPUs; use cpu", device="cuda")

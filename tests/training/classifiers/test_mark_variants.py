@@ -137,6 +137,7 @@ def test_only_the_most_frequent_pictures_are_kept(monkeypatch: pytest.MonkeyPatc
 
 def test_a_mark_that_is_cut_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(AUGMENTATIONS, "cut", lambda x, generator: x * (torch.arange(x.shape[2]) > 6)[:, None])
+    monkeypatch.setattr("memorisk.training.engine.options.AUGMENTATION_NAMES", ("cut",))
     found = variants("cut")
     assert not found.kept.any()
     assert not found.same.any()

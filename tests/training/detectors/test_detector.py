@@ -185,7 +185,7 @@ def test_the_command_says_what_was_gained(tmp_path: Path, capsys: pytest.Capture
     given = ("train", "detector", "digits", "--out", tmp_path / "run", "--backbone", "small_cnn@none", *quick)
     code, out, err = answer(capsys, *given, "--dry-run")
     assert code == 0, err
-    assert "1 steps" in out
+    assert "1 step, " in out
     assert not (tmp_path / "run").exists()
     code, out, err = answer(capsys, *given)
     assert code == 0, err

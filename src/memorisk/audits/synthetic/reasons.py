@@ -534,7 +534,7 @@ class FramesLeft(Reason, code="frames-unread"):
 
     @Words
     def remedy(self) -> str:
-        return _WAYS_TO_READ[self.of]
+        return _WAYS_TO_READ.get(self.of, _WAYS_TO_READ["files"])
 
     @Words
     def text(self) -> str:
