@@ -37,13 +37,13 @@ READ = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, _drawn_once: tuple[dict[str, Path], Path]) -> dict[str, Path]:
+def made(tmp_path_factory: pytest.TempPathFactory, _audited_once: tuple[dict[str, Path], Path]) -> dict[str, Path]:
     """A run of each kind."""
     root = tmp_path_factory.mktemp("whole")
     check_set(str(write_set(root / "set")), CheckOptions(), out=root / "images")
     pictures = class_folders(root / "classes", ["a", "b"], [f"{number}.png" for number in range(16)])
     memorisk.audit_classifier(pictures, out=root / "classifier", models=2, epochs=1, processes=1)
-    return {"synthetic": _drawn_once[1], "classifier": root / "classifier", "images": root / "images"}
+    return {"synthetic": _audited_once[1], "classifier": root / "classifier", "images": root / "images"}
 
 
 @pytest.mark.parametrize(("kind", "file"), [(kind, file) for kind, files in READ.items() for file in files])

@@ -113,7 +113,7 @@ def test_what_is_not_preprocessed_as_declared_is_refused(x: np.ndarray) -> None:
         ({"num_classes": 1}, "2 or more"),
         ({"output": "softmax"}, "auto, logits, probabilities"),
         ({"threads": 0}, "1 or more"),
-        ({"device": "gpu"}, "must be cpu"),
+        ({"device": "gpu"}, "must be auto, cpu"),
         ({"device": "cuda:63"}, "is not there"),
         ({"weights": "w.pth"}, "holds its own weights"),
         ({"preprocessing": preprocessing_from("half", SIZE, 1)}, r"failed on a batch \[6, 1, 12, 12\]"),
