@@ -485,7 +485,7 @@ class _Pattern:
                 if away.any():
                     hits[away] += of.own_agreement_hits(_subset(units, away), agreement[away])
                 fewest[has] = np.minimum(fewest, np.maximum(hits, 1.0))[has]
-        return statistic, self.n_statistics * fewest
+        return statistic, fewest * self.n_statistics.astype(np.float64)
 
     def take(self, members: IntArray) -> Units:
         """Take some of the units (sorted positions), in all of these seeds."""

@@ -348,8 +348,9 @@ class _Albums:
 def _sums(values: FloatArray, unit: IntArray, n_units: int) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Add up the gaps `[S, I]` of each unit, without those that are missing, and say where there are any: `[S, U]`."""
     shape = len(values), n_units
-    total = np.array([np.bincount(unit, np.nan_to_num(row), n_units) for row in values]).reshape(shape)
-    return total, np.array([np.bincount(unit, ~np.isnan(row), n_units) > 0 for row in values]).reshape(shape)
+    total = np.array([np.bincount(unit, np.nan_to_num(row), n_units) for row in values], dtype=np.float64)
+    has_gap = np.array([np.bincount(unit, ~np.isnan(row), n_units) > 0 for row in values])
+    return total.reshape(shape), has_gap.reshape(shape)
 
 
 def _look_at(
