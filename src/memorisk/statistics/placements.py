@@ -90,13 +90,17 @@ def group_deleted_auc(
 def rank_within(group: NDArray[np.intp], values: FloatArray) -> FloatArray:
     """Average ranks, from 1, of each value among those of its group.
 
-    Only groups of several values are sorted: most patients have one image in a role.
+    Only groups of several values are sorted: most patients have one image in a role. Numbers of groups are sorted as
+    16-bit integers where they fit, which NumPy does by counting.
     """
     ranks = np.ones(len(values))
     several = np.flatnonzero(np.bincount(group)[group] > 1)
     if not len(several):
         return ranks
-    order = several[np.lexsort((values[several], group[several]))]
+    by_value = several[np.argsort(values[several])]
+    of_group = group[by_value]
+    short = of_group.astype(np.uint16) if of_group.max() <= np.iinfo(np.uint16).max else of_group
+    order = by_value[np.argsort(short, kind="stable")]
     g, v = group[order], values[order]
     new_group = np.r_[True, g[1:] != g[:-1]]
     new_value = new_group | np.r_[True, v[1:] != v[:-1]]
