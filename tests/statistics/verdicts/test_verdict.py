@@ -57,7 +57,7 @@ def test_pass_needs_every_upper_limit_below_the_gate_and_nobody_flagged():
         "no group is flagged",
         "a single group with a gap of 1 nat or more would have been noticed in at least four of five cases (class a, "
         "where least is noticed). At 1 nat training on an image makes its right answer 2.7 times as probable. Smaller "
-        "gaps may be missed, and a gap in one training alone",
+        "gaps may be missed, and gaps that few of the trainings share",
         "the mean gap M of every class is below 0.3 nats, by the upper limit of its interval",
     ]
 

@@ -296,7 +296,7 @@ def power_sentence(
     return (
         f"a single {units.one} with a gap of {scale.amount(f'{gap:.2g}')} or more would have been noticed in at least "
         f"{share_words(POWER)} (class {label}{among}, where least is noticed{limits}). At {scale.amount(f'{gap:.2g}')} "
-        f"{scale.effect(gap)}. Smaller gaps may be missed, and a gap in one training alone"
+        f"{scale.effect(gap)}. Smaller gaps may be missed, and gaps that few of the trainings share"
         f"{_by_stratum(strata or {}, units)}"
     )
 
