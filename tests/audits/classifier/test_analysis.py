@@ -105,26 +105,21 @@ def test_a_groups_p_value_is_the_share_of_all_flips_that_reach_it():
 def test_gaps_elsewhere_are_the_scaled_gaps_of_all_other_classes():
     evidence = twin_evidence(sizes={"a": 6, "b": 4, "c": 9}, n_test=3, n_seeds=4, spread=True, group_size=2)
     items = evidence.items
-    sums = gaps_elsewhere(evidence)
+    elsewhere = gaps_elsewhere(evidence)
     scaled = {}
-    for label in sums:
+    for label in elsewhere:
         of_class = items.label == label
         gap = np.where(items.split == "test", 1, evidence.sign)[:, of_class] * evidence.gap[:, of_class]
         scaled[label] = dict(zip(items.image[of_class], scaled_gaps(gap, typical_error(gap)).T, strict=True))
-    for label, total_gaps in sums.items():
+    for label, others in elsewhere.items():
         groups = [f"canary-{g}" for g in range({"a": 6, "b": 4, "c": 9}[label])] + [f"test-{g}" for g in range(3)]
         by_hand = [
-            sum(
-                gap
-                for other in scaled
-                if other != label
-                for image, gap in scaled[other].items()
-                if f"-{group}-" in image
-            )
+            [gap for other in scaled if other != label for image, gap in scaled[other].items() if f"-{group}-" in image]
             for group in groups
         ]
-        np.testing.assert_allclose(total_gaps.T, [np.broadcast_to(total, 4) for total in by_hand], atol=1e-12)
-    assert (sums["c"][:, 6:9] == 0).all()  # three patients of one class
+        np.testing.assert_allclose(others.sums.T, [np.broadcast_to(sum(gaps), 4) for gaps in by_hand], atol=1e-12)
+        assert others.sizes.tolist() == [len(gaps) for gaps in by_hand]
+    assert (elsewhere["c"].sums[:, 6:9] == 0).all()  # three patients of one class
     assert gaps_elsewhere(twin_evidence(sizes={"a": 6, "b": 4}, n_test=3, n_seeds=4)) == {}
     assert gaps_elsewhere(replace(evidence, items=replace(items, label=np.where(items.label == "a", WHOLE, "b")))) == {}
 

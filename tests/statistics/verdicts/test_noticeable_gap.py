@@ -9,7 +9,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization.nulls import unit_p_values
-from memorisk.statistics.memorization.sign_flips import agreements, flip_null, joined_units, sign_flip_p_values
+from memorisk.statistics.memorization.sign_flips import flip_null, joined_units, sign_flip_p_values
 from memorisk.statistics.verdicts import noticeable_gap as module
 from memorisk.statistics.verdicts.levels import POWER
 from memorisk.statistics.verdicts.noticeable_gap import (
@@ -80,7 +80,7 @@ def test_profiles_have_the_mean_and_the_spread_of_real_ones():
 
 @pytest.mark.parametrize("sizes", [[1] * 60, [1, 1, 1, 2, 2, 3, 5, 9]])
 def test_own_flips_are_counted_as_by_enumeration(sizes):
-    """Each image whose flip reaches the patient's largest counts, and each flip of the agreement."""
+    """Each image whose flip reaches the patient's largest counts, and each flip of the sum."""
     rng, n = np.random.default_rng(2), len(sizes)
     draw = np.repeat(np.arange(n), sizes)
     rows = rng.normal(0.5, 1, (len(draw), 6))
@@ -91,10 +91,12 @@ def test_own_flips_are_counted_as_by_enumeration(sizes):
     counted = module._image_hits(null, rows, draw, largest)
     limit = np.where(largest > 0, largest * (1 - 1e-9), -np.inf)[draw]
     assert counted.tolist() == np.bincount(draw, (images >= limit).sum(0)).tolist()
-    scaled = agreements(null.units, null.offset).T
-    agreement = scaled.sum(axis=1)
-    by_hand = (every @ scaled.T >= agreement - 1e-9).sum(axis=0)
-    assert module._agreement_hits(null, scaled, agreement).tolist() == by_hand.tolist()
+    if null.of_class is not None:
+        sums = null.of_class.sums(null.units).gap.T
+        observed = null.of_class.null.of_images(np.ones((1, 6)), sums.T)[0]
+        limit = np.where(observed > 0, observed * (1 - 1e-9), -np.inf)
+        by_hand = (null.of_class.null.of_images(every, sums.T) >= limit).sum(axis=0)
+        assert module._own_hits(null.of_class.null, sums, observed).tolist() == by_hand.tolist()
 
 
 def test_a_part_of_many_flips_stands_for_all(monkeypatch):

@@ -18,9 +18,9 @@ Four deviations from METHODS, which compares with unseen patients only, by a max
   maximum. So patients of all sizes share one null, and a large one is not listed more often for its size.
 * **Many images that are each remembered a little count as well.** The maximum does not see them: 0.2 nats on each of
   60 images reveal the patient, and no image is conspicuous. A patient with several images has therefore a second
-  statistic, the agreement of the trainings on all of them (`agreements`), which has about the same distribution under
-  flips for any number of images, however they are correlated. One coin decides over all images of a patient, those of
-  other classes as well: a patient who has such has a further statistic, the agreement on the images of all classes,
+  statistic, that of the sum of their gaps (`sums_of_images`), which is scaled so that it has the same size under flips
+  for any number of images, however they are correlated. One coin decides over all images of a patient, those of other
+  classes as well: a patient who has such has a further statistic, that of the sum over the images of all classes,
   which sees memory that is spread thinly over them. p is the smallest p times the number of statistics.
 * **The statistic weighs the size of a gap and its agreement over seeds as the data say** (`agreement_weight`).
 
@@ -28,7 +28,7 @@ Four deviations from METHODS, which compares with unseen patients only, by a max
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,7 @@ from memorisk.statistics.memorization.nulls import UnitPValues
 from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
 from memorisk.statistics.randomization.sign_flips import (
     FloatArray,
+    ImagesElsewhere,
     IntArray,
     Units,
     flip_blocks,
@@ -67,6 +68,15 @@ ROUNDING = 1e-12
 """Relative difference up to which statistics count as equal."""
 
 
+def median_error(gap: FloatArray) -> float:
+    """Return the median over images of the standard error of a gap, `sqrt(mean D^2 / S)`; 0 without images.
+
+    Args:
+        gap: `[S, I]` gaps, whose flips have the same median.
+    """
+    return float(np.median(np.sqrt(np.mean(gap**2, axis=0) / len(gap)))) if gap.size else 0.0
+
+
 def typical_error(gap: FloatArray) -> float:
     """Return the offset of the standard error of a gap, `0.15 + median over images of sqrt(mean D^2 / S)`.
 
@@ -82,9 +92,7 @@ def typical_error(gap: FloatArray) -> float:
     Source:
         METHODS section 6, "Ranking"; the form is that of Tusher, Tibshirani and Chu (2001).
     """
-    if not gap.size:
-        return SMALL_ERROR
-    return SMALL_ERROR + float(np.median(np.sqrt(np.mean(gap**2, axis=0) / len(gap))))
+    return SMALL_ERROR + median_error(gap)
 
 
 def agreement_weight(gap: FloatArray) -> float:
@@ -169,30 +177,62 @@ def scaled_gaps(gap: FloatArray, offset: float) -> FloatArray:
 def n_statistics(units: Units) -> IntArray:
     """Count the statistics of each unit, `[U]`.
 
-    These are the largest image, the agreement over the images of the class where the unit has several, and the
-    agreement over those of all classes where it has images in others.
+    These are the largest image, the sum over the images of the class where the unit has several, and the sum over those
+    of all classes where it has images in others.
     """
     return 1 + (units.sizes > 1).astype(np.int64) + units.has_elsewhere
 
 
-def agreements(units: Units, offset: float) -> FloatArray:
-    """Gaps of a unit in each seed, over all of its images, scaled to length 1: `[S, U]`.
+def image_correlation(units: Units, offset: float) -> float:
+    """Estimate the correlation of the `scaled_gaps` of two images of one unit in one seed, from 0.
 
-    `x_s / sqrt(sum_s x_s^2)` with x_s the sum of the `scaled_gaps` of all images of the unit, those of other classes
-    among them (`Units.elsewhere`; not in `Units.of_one_class`). The sum over seeds of the flipped values is the
-    agreement, `sqrt(S)` where all seeds have one gap; it increases in Student's t of x. What the images of a unit share
-    cancels.
+    With n images of mean square v, the square of a unit's sum is `n v (1 + (n - 1) r)` on average. r is the excess of
+    these squares, as multiples of `n v`, over 1, of all units with several images together, divided by the sum of
+    `n - 1`. The unit with the largest excess does not count, so that one remembered patient does not set his own
+    measure, also where no other patient has several images. r does not change with flips.
 
     Args:
-        units: Units with their signed gaps.
+        units: Units with their signed gaps, and with their images in other classes where these count.
         offset: `typical_error`, in nats.
     """
-    scaled = scaled_gaps(units.gap, offset)
-    sums = np.array([np.bincount(units.unit_of, row, len(units.ids)) for row in scaled], dtype=np.float64)
+    sums, n = _sums(units, offset)
+    several = n > 1
+    square = float(np.mean(scaled_gaps(units.gap, offset) ** 2)) if units.gap.size else 0.0
+    if several.sum() < 2 or not square:
+        return 0.0
+    excess = np.square(sums[:, several]).mean(axis=0) / (square * n[several]) - 1
+    counted = np.arange(len(excess)) != np.argmax(excess)
+    return max(float(excess[counted].sum()) / float((n[several][counted] - 1).sum()), 0.0)
+
+
+def sums_of_images(units: Units, offset: float, correlation: float) -> Units:
+    """Add up the `scaled_gaps` of all images of each unit, as the gap of one image: `x / sqrt(n (1 + (n - 1) r))`.
+
+    The divisor is the size of a sum over n images that have the correlation r, so that a sum is as large by chance for
+    a unit of any number of images.
+
+    Args:
+        units: Units with their signed gaps; their images in other classes count (not in `Units.of_one_class`).
+        offset: `typical_error`, in nats.
+        correlation: `image_correlation`.
+
+    Returns:
+        The same units with one gap each, without a unit.
+    """
+    sums, n = _sums(units, offset)
+    one = np.ones(len(n), dtype=np.int64)
+    return Units(units.ids, one, units.scored, sums / np.sqrt(n * (1 + (n - 1) * correlation)), np.arange(len(n)))
+
+
+def _sums(units: Units, offset: float) -> tuple[FloatArray, IntArray]:
+    """Add up the `scaled_gaps` of all images of each unit, `[S, U]`, and count these images, `[U]`."""
+    scaled, n = scaled_gaps(units.gap, offset), units.sizes
+    sums = np.zeros((len(scaled), len(n)))
+    for row, values in zip(sums, scaled, strict=True):
+        row += np.bincount(units.unit_of, values, len(n))
     if units.elsewhere is not None:
-        sums += units.elsewhere
-    length = np.sqrt(np.square(sums).sum(axis=0))
-    return np.divide(sums, length, out=np.zeros_like(sums), where=length > 0)
+        sums, n = sums + units.elsewhere.sums, n + units.elsewhere.sizes
+    return sums, n
 
 
 @dataclass(frozen=True)
@@ -211,9 +251,13 @@ class FlipNull:
     """Whether they are all that there are."""
     seed: int
     """Seed of random flips."""
-    quantiles: Mapping[int, FloatArray]
+    quantiles: Mapping[int, FloatArray] = field(default_factory=dict)
     """For each number of images: values that one of so many exceeds in a share of the flips that falls from 1 to
     `COMPARED`; empty where all units have one number."""
+    of_class: "SumsNull | None" = None
+    """Null of the sums over the images of the class; None where no unit has several."""
+    of_all_classes: "SumsNull | None" = None
+    """Null of the sums over the images of all classes; None where no unit has images in others."""
 
     def of_images(self, signs: FloatArray, gap: FloatArray) -> FloatArray:
         """Compute the statistic of images under these flips: `[flips, S]` and `[S, I]` to `[flips, I]`."""
@@ -223,12 +267,6 @@ class FlipNull:
         """Blocks `[block, U]` of the largest image of each unit under all flips, the identity first."""
         for signs in flip_blocks(len(units.gap), self.flips, self.exact, self.seed, width=units.gap.shape[1]):
             yield self.in_terms_of_one(units.maxima(self.of_images(signs, units.gap)), units.sizes)
-
-    def agreement_blocks(self, units: Units) -> Iterator[FloatArray]:
-        """Blocks `[block, U]` of the agreement of each unit under all flips, the identity first."""
-        scaled = agreements(units, self.offset)
-        for signs in flip_blocks(len(scaled), self.flips, self.exact, self.seed, width=scaled.shape[1]):
-            yield flipped_sums(signs, scaled)
 
     def in_terms_of_one(self, maxima: FloatArray, sizes: IntArray) -> FloatArray:
         """Turn maxima `[.., U]` over these numbers of images into values that a single image exceeds as often."""
@@ -255,31 +293,33 @@ class FlipNull:
         """Count the flips of each of these units that reach its own observed value: `[U]` counts for `[U]` values."""
         return _own_hits(self.blocks(units), observed)
 
-    def agreement(self, units: Units) -> FloatArray:
-        """Compute the agreement of each unit as it is, `[U]`."""
-        scaled = agreements(units, self.offset)
-        return flipped_sums(np.ones((1, len(scaled))), scaled)[0]
-
-    def agreement_hits(self, observed: FloatArray) -> FloatArray:
-        """Count the flips of all units whose agreement reaches each of the observed values `[n]`."""
-        return _hits(self.agreement_blocks(self.units), observed)
-
-    @property
-    def of_one_class(self) -> "FlipNull":
-        """Return the null without images in other classes."""
-        return replace(self, units=self.units.of_one_class)
-
-    def own_agreement_hits(self, units: Units, observed: FloatArray) -> FloatArray:
-        """Count the flips of each of these units whose agreement reaches its own observed value."""
-        return _own_hits(self.agreement_blocks(units), observed)
-
     def largest(self, n: int) -> FloatArray:
         """The n largest values of `blocks`, ascending; fewer where there are not so many."""
         return _largest(self.blocks(self.units), n)
 
-    def largest_agreements(self, n: int) -> FloatArray:
-        """The n largest values of `agreement_blocks`, ascending; fewer where there are not so many."""
-        return _largest(self.agreement_blocks(self.units), n)
+
+@dataclass(frozen=True)
+class SumsNull:
+    """Null of the sums over the images of each unit."""
+
+    offset: float
+    """Offset of the scale of images, `typical_error`, in nats."""
+    correlation: float
+    """`image_correlation`."""
+    null: FlipNull
+    """Null of the sums, as of units with one image; it has the flips of the images."""
+
+    @classmethod
+    def of(cls, images: FlipNull, units: Units) -> "SumsNull":
+        """Prepare the null of the sums of these units, from the null of their images."""
+        correlation = image_correlation(units, images.offset)
+        sums = sums_of_images(units, images.offset, correlation)
+        offset, weight = median_error(sums.gap), agreement_weight(sums.gap)
+        return cls(images.offset, correlation, FlipNull(sums, offset, weight, images.flips, images.exact, images.seed))
+
+    def sums(self, units: Units) -> Units:
+        """Add up the images of these units."""
+        return sums_of_images(units, self.offset, self.correlation)
 
 
 def flip_null(
@@ -304,9 +344,14 @@ def flip_null(
     if most_flips is not None and flips > most_flips:
         flips, exact = most_flips, False
     offset, weight = typical_error(units.gap), agreement_weight(units.gap)
-    null = FlipNull(units, offset, weight, flips, exact, seed, {})
+    null = FlipNull(units, offset, weight, flips, exact, seed)
     every_size = set(units.sizes.tolist()) | set(np.asarray(sizes, dtype=np.int64).tolist())
-    return null if len(every_size) < 2 else replace(null, quantiles=_quantiles(null, every_size))
+    return replace(
+        null,
+        quantiles=_quantiles(null, every_size) if len(every_size) > 1 else {},
+        of_class=SumsNull.of(null, units.of_one_class) if max(every_size, default=1) > 1 else None,
+        of_all_classes=SumsNull.of(null, units) if units.elsewhere is not None else None,
+    )
 
 
 def _quantiles(null: FlipNull, sizes: set[int]) -> dict[int, FloatArray]:
@@ -331,7 +376,7 @@ def sign_flip_p_values(
     test_gap: ArrayLike,
     test_unit: ArrayLike,
     *,
-    elsewhere: FloatArray | None = None,
+    elsewhere: ImagesElsewhere | None = None,
     level: float | None = None,
     max_draws: int = MAX_DRAWS,
     seed: int = 0,
@@ -353,8 +398,8 @@ def sign_flip_p_values(
         unit: `[I]` unit ids: groups, or the images themselves for descriptive image p-values.
         test_gap: `[S, J]` loss gaps of the class's test images, all finite.
         test_unit: `[J]` unit ids of the test images.
-        elsewhere: `[S, U]` sums of the `scaled_gaps` of the images that each unit has in other classes, of the
-            canaries by sorted id and then of the tests; None for none.
+        elsewhere: Images that each unit has in other classes, with the sums of their `scaled_gaps`; of the canaries by
+            sorted id and then of the tests. None for none.
         level: Level of the class's list (Benjamini-Hochberg); the units on it leave the null of the others. None: all
             units stay.
         max_draws: Largest number of flipped values (flips x images of the class) that is enumerated; beyond it,
@@ -411,7 +456,7 @@ def joined_units(
     unit: ArrayLike,
     test_gap: ArrayLike,
     test_unit: ArrayLike,
-    elsewhere: FloatArray | None = None,
+    elsewhere: ImagesElsewhere | None = None,
 ) -> Units:
     """Put canaries and test images of a class into one set of units: the canaries' by sorted id, then the tests'.
 
@@ -421,7 +466,7 @@ def joined_units(
         unit: Unit ids of the canaries, as in `sign_flip_p_values`.
         test_gap: Loss gaps of the test images, as in `sign_flip_p_values`.
         test_unit: Unit ids of the test images, as in `sign_flip_p_values`.
-        elsewhere: Sums over images in other classes, as in `sign_flip_p_values`.
+        elsewhere: Images in other classes, as in `sign_flip_p_values`.
     """
     d, s, t = np.asarray(gap, dtype=np.float64), np.asarray(sign), np.asarray(test_gap, dtype=np.float64)
     ids, of_canary = np.unique(np.asarray(unit), return_inverse=True)
@@ -476,14 +521,15 @@ class _Pattern:
             hits[away] += null.own_hits(_subset(members, away), statistic[away])
         fewest = np.maximum(hits, 1.0)  # at least its own, whatever rounding does
         for has, of, units in (
-            (members.sizes > 1, null.of_one_class, members.of_one_class),
-            (members.has_elsewhere, null, members),
+            (members.sizes > 1, null.of_class, members.of_one_class),
+            (members.has_elsewhere, null.of_all_classes, members),
         ):
-            if has.any():
-                agreement = of.agreement(units)
-                hits = of.agreement_hits(agreement)
+            if of is not None and has.any():
+                sums = of.sums(units)
+                observed = of.null.observed(sums)
+                hits = of.null.hits(observed)
                 if away.any():
-                    hits[away] += of.own_agreement_hits(_subset(units, away), agreement[away])
+                    hits[away] += of.null.own_hits(_subset(sums, away), observed[away])
                 fewest[has] = np.minimum(fewest, np.maximum(hits, 1.0))[has]
         return statistic, fewest * self.n_statistics.astype(np.float64)
 

@@ -24,6 +24,20 @@ MIN_RANDOM_FLIPS, MAX_RANDOM_FLIPS = 1000, 2**16
 
 
 @dataclass(frozen=True)
+class ImagesElsewhere:
+    """Images that the units of one class have in other classes, which flip with the unit."""
+
+    sums: FloatArray
+    """Sums over these images of the signed gaps without scale, `[S, U]`; 0 for units of one class."""
+    sizes: IntArray
+    """Number of these images, `[U]`."""
+
+    def take(self, members: IntArray, pattern: NDArray[np.bool_] | IntArray) -> "ImagesElsewhere":
+        """Take those of the given units, in these seeds."""
+        return ImagesElsewhere(self.sums[np.ix_(pattern, members)], self.sizes[members])
+
+
+@dataclass(frozen=True)
 class Units:
     """Images of one class, ordered so that each unit's images are adjacent and units of one size are adjacent."""
 
@@ -37,9 +51,8 @@ class Units:
     """Signed gaps, `[S, I]`, 0 where not scored."""
     unit_of: IntArray
     """Position in `ids` of each image's unit, `[I]`; sorted by (size, position)."""
-    elsewhere: FloatArray | None = None
-    """Signed sums over the images of each unit in other classes, `[S, U]`, which flip with the unit; 0 for units of one
-    class, None where each unit is of one class (`sign_flips.agreements`)."""
+    elsewhere: ImagesElsewhere | None = None
+    """Images in other classes; None where each unit is of one class."""
 
     @property
     def of_one_class(self) -> "Units":
@@ -49,7 +62,7 @@ class Units:
     @property
     def has_elsewhere(self) -> NDArray[np.bool_]:
         """Return whether each unit has images in other classes, `[U]`."""
-        return np.zeros(len(self.ids), bool) if self.elsewhere is None else (self.elsewhere != 0).any(axis=0)
+        return np.zeros(len(self.ids), bool) if self.elsewhere is None else self.elsewhere.sizes > 0
 
     @property
     def n_seeds(self) -> int:
@@ -67,7 +80,7 @@ class Units:
             self.scored[np.ix_(members, pattern)],
             self.gap[np.ix_(pattern, images)],
             position[self.unit_of[images]],
-            None if self.elsewhere is None else self.elsewhere[np.ix_(pattern, members)],
+            None if self.elsewhere is None else self.elsewhere.take(members, pattern),
         )
 
     def maxima(self, values: FloatArray) -> FloatArray:

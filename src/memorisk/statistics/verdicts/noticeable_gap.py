@@ -15,13 +15,13 @@ Three readings of METHODS:
   where there are any; but only a list shows whose gap is real, and an audit that lists a patient has failed.
   Unlisted maxima have the shape of noise.
 * The gap is on one image of the patient. The same gap on several images is noticed more often, by the largest of them
-  and by the agreement over all.
+  and by the sum over all.
 
 The `paper` design has no flips: its simulated patients are made of unseen ones.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -33,14 +33,20 @@ from memorisk.statistics.memorization.nulls import comparison_sizes, unit_p_valu
 from memorisk.statistics.memorization.sign_flips import (
     MAX_DRAWS,
     FlipNull,
-    agreements,
     flip_null,
     gap_statistic,
     joined_units,
     least_total,
     n_statistics,
 )
-from memorisk.statistics.randomization.sign_flips import FloatArray, IntArray, Units, flip_blocks, plan_flips
+from memorisk.statistics.randomization.sign_flips import (
+    FloatArray,
+    ImagesElsewhere,
+    IntArray,
+    Units,
+    flip_blocks,
+    plan_flips,
+)
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER
 
 MIN_ROOM = 2.0
@@ -161,7 +167,7 @@ def class_list(
     test_unit: ArrayLike,
     level: float,
     *,
-    elsewhere: FloatArray | None = None,
+    elsewhere: ImagesElsewhere | None = None,
     flip: bool = True,
 ) -> ClassList:
     """Collect the data of one class's list from the arrays that give its p-values.
@@ -173,7 +179,7 @@ def class_list(
         test_gap: `[S, J]` gaps of the class's test images.
         test_unit: `[J]` group of each test image.
         level: Level of the class, q / C.
-        elsewhere: `[S, U]` sums over the images of the groups in other classes, as in `sign_flips.sign_flip_p_values`.
+        elsewhere: Images of the groups in other classes, as in `sign_flips.sign_flip_p_values`.
         flip: Whether signs may be flipped; False in the `paper` design.
 
     Raises:
@@ -377,10 +383,10 @@ class _SeedPattern:
     """Number of flipped statistics that may reach a patient with one image who is listed alone."""
     tail: FloatArray
     """Largest images of flipped units, ascending: more than a single patient and the allowed hits together."""
-    agreement_tail: FloatArray
-    """The same of their agreement over the images of the class; empty where all units have one image."""
-    everywhere_tail: FloatArray
-    """The same of their agreement over the images of all classes; empty where no unit has images in others."""
+    sums_tail: FloatArray
+    """The same of the sums over the images of the class; empty where all units have one image."""
+    all_classes_tail: FloatArray
+    """The same of the sums over the images of all classes; empty where no unit has images in others."""
 
 
 class _Simulator:
@@ -438,11 +444,10 @@ class _Simulator:
             null = flip_null(units.take(place, seeds), most_flips=most)
             hits = share * null.flips * (1 + 1e-12) if null.flips < flips else share * flips * (1 + 1e-12)
             n_tail = int(hits) + 1 + null.flips
-            agreement_tail, everywhere_tail = (
-                of.largest_agreements(n_tail) if has.any() else np.empty(0)
-                for of, has in ((null.of_one_class, units.sizes > 1), (null, units.has_elsewhere))
+            sums_tail, all_classes_tail = (
+                np.empty(0) if of is None else of.null.largest(n_tail) for of in (null.of_class, null.of_all_classes)
             )
-            self._patterns[key] = _SeedPattern(null, place, hits, null.largest(n_tail), agreement_tail, everywhere_tail)
+            self._patterns[key] = _SeedPattern(null, place, hits, null.largest(n_tail), sums_tail, all_classes_tail)
         return self._patterns[key]
 
     def _found(
@@ -462,20 +467,20 @@ class _Simulator:
         own, before = (_image_hits(null, part, draw, value) for part in (rows, noise))
         allowed = pattern.hits / n_statistics(null.units)[unit]
         is_listed = _reached(pattern.tail, null.in_terms_of_one(value, k), before) + own <= allowed
-        sums = None if null.units.elsewhere is None else null.units.elsewhere[:, unit]
-        turned = None if sums is None else sums * signs.T
-        for has, tail, (own_sums, noise_sums) in (
-            (k > 1, pattern.agreement_tail, (None, None)),
-            (null.units.has_elsewhere[unit], pattern.everywhere_tail, (turned, sums)),
+        others = None if null.units.elsewhere is None else null.units.elsewhere.take(unit, np.arange(n_seeds))
+        turned = None if others is None else replace(others, sums=others.sums * signs.T)
+        for has, of, tail, (own_others, noise_others) in (
+            (k > 1, null.of_class, pattern.sums_tail, (None, None)),
+            (null.units.has_elsewhere[unit], null.of_all_classes, pattern.all_classes_tail, (turned, others)),
         ):
-            if has.any():
-                scaled, scaled_noise = (
-                    agreements(_simulated_units(x, draw, k, elsewhere), null.offset)[:, has].T
-                    for x, elsewhere in ((rows, own_sums), (noise, noise_sums))
+            if of is not None and has.any():
+                sums, noise_sums = (
+                    of.sums(_simulated_units(x, draw, k, elsewhere)).gap[:, has].T
+                    for x, elsewhere in ((rows, own_others), (noise, noise_others))
                 )
-                agreement = scaled.sum(axis=1)
-                own, before = (_agreement_hits(null, part, agreement) for part in (scaled, scaled_noise))
-                is_listed[has] |= _reached(tail, agreement, before) + own <= allowed[has]
+                value = of.null.of_images(np.ones((1, n_seeds)), sums.T)[0]
+                own, before = (_own_hits(of.null, part, value) for part in (sums, noise_sums))
+                is_listed[has] |= _reached(tail, value, before) + own <= allowed[has]
         return is_listed
 
     def _found_without_flips(self, groups: IntArray, gap: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -499,7 +504,7 @@ def _images(units: Units, unit: IntArray) -> tuple[IntArray, IntArray, IntArray]
     return by_unit[np.repeat(first - begin, k) + np.arange(len(draw))], draw, begin
 
 
-def _simulated_units(rows: FloatArray, draw: IntArray, sizes: IntArray, elsewhere: FloatArray | None) -> Units:
+def _simulated_units(rows: FloatArray, draw: IntArray, sizes: IntArray, elsewhere: ImagesElsewhere | None) -> Units:
     """Simulated patients `[n]` as units, from the gaps of the images `[R, S]` and the patient of each image."""
     scored = np.ones((len(sizes), rows.shape[1]), dtype=bool)
     return Units(np.arange(len(sizes)), sizes, scored, rows.T, draw, elsewhere)
@@ -523,14 +528,6 @@ def _image_hits(null: FlipNull, rows: FloatArray, draw: IntArray, observed: Floa
     """
     hits = np.zeros(len(observed))
     np.add.at(hits, draw, _own_hits(null, rows, observed[draw]))
-    return hits
-
-
-def _agreement_hits(null: FlipNull, scaled: FloatArray, observed: FloatArray) -> FloatArray:
-    """Count the flips of `[n, S]` gaps of length 1 whose sum reaches the observed agreement `[n]`."""
-    hits, limit = np.zeros(len(scaled)), observed - 1e-9
-    for signs in flip_blocks(scaled.shape[1], null.flips, null.exact, null.seed, width=len(scaled)):
-        hits += (signs @ scaled.T >= limit).sum(axis=0)
     return hits
 
 

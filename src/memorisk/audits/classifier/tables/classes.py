@@ -20,6 +20,7 @@ from memorisk.statistics.memorization.nulls import UnitPValues, unit_p_values
 from memorisk.statistics.memorization.sign_flips import scaled_gaps, sign_flip_p_values, typical_error
 from memorisk.statistics.multiple_testing.families import FamilyLists, family_lists
 from memorisk.statistics.multiple_testing.lists import benjamini_hochberg
+from memorisk.statistics.randomization.sign_flips import ImagesElsewhere
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, NOTICED, Check
 from memorisk.statistics.verdicts.levels import PASS_POWER, POWER, VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.noticeable_gap import (
@@ -191,16 +192,17 @@ class ClassFindings:
         }
 
 
-def gaps_elsewhere(evidence: Evidence) -> dict[str, np.ndarray]:
-    """Sum the gaps of the images that patients have in other classes than one, for each class.
+def gaps_elsewhere(evidence: Evidence) -> dict[str, ImagesElsewhere]:
+    """Add up the gaps of the images that patients have in other classes than one, for each class.
 
     Args:
         evidence: Score table of the audit, S seeds by I items.
 
     Returns:
-        For each class `[S, U + V]` sums of `sign_flips.scaled_gaps`, signed by membership, of its U scored patients and
-        then of its V unseen ones, each by sorted id. Empty where no patient has images in several classes, where a row
-        of each image holds all of its findings, which is a class of its own, and in the `paper` design.
+        For each class the sums of `sign_flips.scaled_gaps`, signed by membership, and the number of these images, of
+        its U scored patients and then of its V unseen ones, each by sorted id: `[S, U + V]` and `[U + V]`. Empty where
+        no patient has images in several classes, where a row of each image holds all of its findings, which is a class
+        of its own, and in the `paper` design.
     """
     items, sign = evidence.items, evidence.sign
     if is_asymmetric(evidence) or not items.whole.all():
@@ -216,15 +218,15 @@ def gaps_elsewhere(evidence: Evidence) -> dict[str, np.ndarray]:
         of_class = label == name
         scaled = scaled_gaps(gap[:, of_class], typical_error(gap[:, of_class]))
         classes[name] = np.array([np.bincount(patient[of_class], row, n_patients) for row in scaled])
-    n_classes = sum(np.bincount(patient[label == name], minlength=n_patients) > 0 for name in classes)
-    if not np.any(n_classes > 1):
-        return {}
-    total = sum(classes.values())
-    elsewhere = {}
+    sizes = {name: np.bincount(patient[label == name], minlength=n_patients) for name in classes}
+    all_sizes = np.bincount(patient, minlength=n_patients)
+    elsewhere, total = {}, sum(classes.values())
     for name, own in classes.items():
         members = np.unique(patient[label == name])
-        elsewhere[name] = np.where(n_classes > 1, total - own, 0.0)[:, members]
-    return elsewhere
+        others = all_sizes - sizes[name]
+        sums = np.where(others > 0, total - own, 0.0)
+        elsewhere[name] = ImagesElsewhere(sums[:, members], others[members])
+    return elsewhere if any(own.sizes.any() for own in elsewhere.values()) else {}
 
 
 def audit_class(
@@ -234,7 +236,7 @@ def audit_class(
     prerequisite_p: float,
     blocked: str | None,
     scale: LossScale = CROSS_ENTROPY,
-    elsewhere: np.ndarray | None = None,
+    elsewhere: ImagesElsewhere | None = None,
 ) -> ClassFindings:
     """Score, test and summarise one class; its list is made with those of the other classes by ``list_groups``.
 
@@ -244,7 +246,7 @@ def audit_class(
         prerequisite_p: p-value of the check that unseen canaries look like test images.
         blocked: Reason why no p-values may be given; None where they may.
         scale: Scale of the losses.
-        elsewhere: Sums over the images of the class's patients in other classes, of `gaps_elsewhere`.
+        elsewhere: Images of the class's patients in other classes, of `gaps_elsewhere`.
 
     Returns:
         Mean, median and trimmed mean of the gaps with intervals, p-values and the data of the list.
@@ -312,7 +314,9 @@ def audit_class(
     )
 
 
-def _list_data(evidence: Evidence, scored: np.ndarray, test: np.ndarray, elsewhere: np.ndarray | None) -> ClassList:
+def _list_data(
+    evidence: Evidence, scored: np.ndarray, test: np.ndarray, elsewhere: ImagesElsewhere | None
+) -> ClassList:
     """Collect the data of a class's list; its level is divided among the classes later."""
     items, gap = evidence.items, evidence.gap
     sign, flip = evidence.sign[:, scored], not is_asymmetric(evidence)
@@ -508,7 +512,7 @@ def _p_values(
     unit: np.ndarray,
     test: np.ndarray,
     test_unit: np.ndarray,
-    elsewhere: np.ndarray | None = None,
+    elsewhere: ImagesElsewhere | None = None,
 ) -> UnitPValues:
     gap = evidence.gap
     if is_asymmetric(evidence):
