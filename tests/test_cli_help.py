@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from cyclopts import App
@@ -13,7 +14,7 @@ from memorisk.audits.watch.options import WatchSettings
 from memorisk.cli import training
 from memorisk.cli.commands import COMMANDS
 from memorisk.cli.program import app
-from memorisk.report.kinds import KINDS
+from memorisk.report.kinds import KINDS, RunKind
 from tests.commands import answer, refusal
 from tests.test_doc_commands import commands_of
 
@@ -127,6 +128,26 @@ def test_a_command_line_that_is_wrong_names_the_help_of_its_command(capsys, comm
 def test_help_shows_what_errors_about_tables_ask_for(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = answer(capsys, *name.split(), "--help")[1]
     assert [flag for flag in ("--image-column", "--image-root", "--group-column") if flag not in shown] == []
+
+
+def test_an_audit_that_is_an_entry_alone_has_its_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "tests.plugin_package.memorisk_brightness"
+    new = RunKind(
+        name="brightness",
+        command="audit brightness",
+        function=f"{place}:audit_brightness",
+        options=f"{place}:BrightnessOptions",
+    )
+    monkeypatch.setitem(cast(Any, KINDS.own), new.name, new)
+    try:
+        assert "Audit whether a set of images is too bright." in answer(capsys, "audit", "--help")[1]
+        shown = answer(capsys, *new.command.split(), "--help")[1]
+    finally:
+        del app["audit"][new.name]
+    assert "Folder of class folders" in shown
+    assert "--limit" in shown
 
 
 def test_a_statement_names_every_kind_of_run_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from memorisk.cli.settings import (
     DRAWN_IMAGES,
     DRY_RUN,
     FLAT,
+    IMAGES,
     PRINT_CONFIG,
     REWRITTEN_FOLDER,
     SWITCH,
@@ -162,6 +163,8 @@ def synthetic(
 
 
 _WATCH = WatchOptions()
+_SOURCES = {"images": IMAGES, "train": Annotated[str, TRAINED_ON], "synthetic": DRAWN_IMAGES}
+"""Types of the sources that audits have in common, with their help."""
 
 
 def watch(
@@ -222,7 +225,7 @@ def watch(
 
 
 def command_of(kind: RunKind) -> Callable[..., int]:
-    """Make the command of an audit that another package brings, from the signature of its Python function.
+    """Make the command of an audit that has no line in `COMMANDS`, from the signature of its Python function.
 
     Args:
         kind: Kind of the audit.
@@ -239,7 +242,10 @@ def command_of(kind: RunKind) -> Callable[..., int]:
         named = {"json": False, "print_config": False, **dict.fromkeys(dry, False), **named}
         return run_command(kind, dict(zip(sources, given, strict=True)), out, options, **named)
 
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str) for name in sources]
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=_SOURCES.get(name, str))
+        for name in sources
+    ]
     parameters += [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
         for name, (hint, default) in settings.items()

@@ -43,17 +43,17 @@ for _name, (_place, _line) in COMMANDS.items():
     _GROUPS.get(_first, app).command(f"memorisk.cli.{_place}", name=_last, help=_line)
 
 
-def _register_plugins(words: list[str]) -> None:
-    """Add the audits of other packages, where the words may name one: their packages are searched only then."""
+def _register_kinds(words: list[str]) -> None:
+    """Add the audits that have no line in `COMMANDS`, where the words may name one: packages are searched only then."""
     if words[:1] != ["audit"] or " ".join(words[:2]) in COMMANDS:
         return
     from memorisk.cli.audits import command_of
     from memorisk.report.kinds import KINDS
 
-    for kind in KINDS.more.values():
-        name = kind.command.removeprefix("audit ")
-        if kind.function and name not in _GROUPS["audit"]:
-            _GROUPS["audit"].command(command_of(kind), name=name)
+    for kind in KINDS.values():
+        group, _, name = kind.command.rpartition(" ")
+        if group == "audit" and name not in _GROUPS[group]:
+            _GROUPS[group].command(command_of(kind), name=name)
 
 
 READ = ("--images", "--train", "--held-out", "--probes", "--calibration", "--weights")
@@ -181,7 +181,7 @@ def run(words: list[str]) -> int:
     Raises:
         UsageError: The command line takes the words of no command.
     """
-    _register_plugins(words)
+    _register_kinds(words)
     try:
         return 0 if _shows_help(words) else int(app.meta(words, exit_on_error=False, print_error=False) or 0)
     except CycloptsError as error:  # its message on one line, and where help is
