@@ -34,6 +34,8 @@ _AS_UTF8 = "save it as UTF-8 (Excel: CSV UTF-8; elsewhere: iconv -f WINDOWS-1252
 _NAME = 128
 """Mean number of characters that a column's name may have, which bounds the length of the first line."""
 _PIECE = 1 << 20
+SEPARATORS = ",;\t|"
+"""Characters that may separate columns; a first line ``sep=:`` of a spreadsheet names another."""
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[;,\t ]*', re.IGNORECASE)
 USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "path": ("path", "filepath", "imagepath", "relpath", "relativepath", "file", "filename", "imagefile", "dicompath"),
@@ -64,12 +66,11 @@ _MARK = r"-?[01](?:\.0*)?"
 _MARKS = re.compile(rf"\[\s*{_MARK}(?:[\s,;]+{_MARK})+\s*\]|{_MARK}(?:\|{_MARK})+")
 
 
-def read_csv(path: Path, *, separators: str = ",", types: Any = str) -> pd.DataFrame:
+def read_csv(path: Path, *, types: Any = str) -> pd.DataFrame:
     """Read a table with a header line; its values stay text as they are (``007`` and ``NA`` are kept).
 
     Args:
         path: Path of the file, UTF-8 or UTF-16, plain or gzipped.
-        separators: Characters that may separate the columns; a first line ``sep=;`` of a spreadsheet names another.
         types: Types of the columns, as pandas takes them; text by default.
 
     Raises:
@@ -78,7 +79,7 @@ def read_csv(path: Path, *, separators: str = ",", types: Any = str) -> pd.DataF
         ValueError: pandas cannot read it.
     """
     refuse_special(path)
-    form = _csv_form(path, separators)
+    form = _csv_form(path)
     twice = [name for name, n in Counter(form.names).items() if n > 1 and name.strip()]
     if twice:
         raise InputError(f"{one_line(path)}: several columns are called {one_line(twice[0], 60)!r}; rename them")
@@ -110,7 +111,7 @@ class _CsvForm:
     """Number of lines above the line of the names."""
 
 
-def _csv_form(path: Path, separators: str) -> _CsvForm:
+def _csv_form(path: Path) -> _CsvForm:
     """Return the form of a table.
 
     Raises:
@@ -119,7 +120,7 @@ def _csv_form(path: Path, separators: str) -> _CsvForm:
     longest = MAX_COLUMNS * _NAME
     with _unpacked(path) as stream:
         head = stream.read(4 * longest)
-    encoding, lines_above = _encoding(head), 0
+    encoding, separators, lines_above = _encoding(head), SEPARATORS, 0
     whole = head.decode(encoding, errors="ignore")
     text = whole.lstrip("\r\n")
     line = text.partition("\n")[0]
@@ -133,7 +134,7 @@ def _csv_form(path: Path, separators: str) -> _CsvForm:
         raise ValueError("its first line is none of a table")
     separator = max(rows, key=lambda one: (_agree(*rows[one]), text.partition("\n")[0].count(one)))
     names, first = rows[separator]
-    others = [len((_first_rows(text, one) or ([], []))[1]) for one in ",;\t|"] if len(names) == 1 else []
+    others = [len((_first_rows(text, one) or ([], []))[1]) for one in SEPARATORS] if len(names) == 1 else []
     unnamed = [value for name, value in zip(names[1:], first[1:], strict=False) if value.strip() and not name.strip()]
     if any(n > 1 for n in others) or len(unnamed) > (1 if sum(map(bool, names)) > 1 else 0):
         number = whole[: len(whole) - len(text)].count("\n") + 1
@@ -282,7 +283,7 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
             return _read_parquet(path)
         if head[:1] == b"{":
             return _read_json_lines(path)
-        table = read_csv(path, separators=",;\t|")
+        table = read_csv(path)
         return unquote_table(table) if (is_run(path.parent) if quoted is None else quoted) else table
     except pd.errors.EmptyDataError:
         raise InputError(f"{one_line(path)}: the table is empty") from None

@@ -117,8 +117,10 @@ def test_members_may_be_written_in_every_form(table, tmp_path, kind):
     assert stages
 
 
-def test_ids_and_names_of_a_csv_stay_text(tmp_path):
-    (tmp_path / "t.csv").write_text("image,label,group,loss\n007,NA,,0.5\n008,None,0012,0.25\n")
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_ids_and_names_of_a_csv_stay_text(tmp_path, separator):
+    text = "image,label,group,loss\n007,NA,,0.5\n008,None,0012,0.25\n"
+    (tmp_path / "t.csv").write_text(text.replace(",", separator))
     table = read_scores(tmp_path / "t.csv")
     assert table["image"].tolist() == ["007", "008"]
     assert table["label"].tolist() == ["NA", "None"]
