@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from memorisk.images.file_hashes import content_fingerprints
@@ -33,9 +33,10 @@ from memorisk.models.hub import (
     weight_files,
 )
 from memorisk.models.latents import LatentEncoder
+from memorisk.models.weight_files import save_weights
 from memorisk.models.provenance import TrainingRecord, read_training_record
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, MissingExtraError, one_line
-from memorisk.runs.files import atomic_path, file_fingerprint, fingerprint
+from memorisk.runs.files import file_fingerprint, fingerprint
 
 DIFFUSERS_CLASS, ENCODER_FILE = "AutoencoderKL", "encoder.safetensors"
 _CODE = 1  # part of the identity: a change of what is computed makes new latents
@@ -165,9 +166,7 @@ def save_encoder_weights(encoder: LatentEncoder, folder: Path) -> dict[str, Any]
     """
     module = encoder.load()
     assert isinstance(module, PosteriorMean)
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in module.state_dict().items()}
-    with atomic_path(folder / ENCODER_FILE) as temporary:
-        save_file(tensors, temporary)
+    save_weights(folder / ENCODER_FILE, module, recorded=False)
     content = encoder.identity["weights"]
     return {"config": module.config, "weights": content, "file": file_fingerprint(folder / ENCODER_FILE)}
 

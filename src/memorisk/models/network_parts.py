@@ -153,24 +153,3 @@ def take_trunk(
         + (f", left out: {unused}" if unused else "")
     )
     return trunk
-
-
-def saved_tensors(network: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the tensors of a network's state on the CPU, in the form that safetensors writes.
-
-    A user's module may keep other things than tensors in its state, which are left out. safetensors refuses tensors
-    that share memory (tied weights, views): each name gets its own copy.
-
-    Args:
-        network: Network, on any device.
-    """
-    memories: set[int] = set()
-    tensors = {}
-    for name, value in network.state_dict().items():
-        if not isinstance(value, torch.Tensor):
-            continue
-        tensor = value.detach().cpu().contiguous()
-        memory = tensor.untyped_storage().data_ptr()
-        tensors[name] = tensor.clone() if memory in memories else tensor
-        memories.add(memory)
-    return tensors

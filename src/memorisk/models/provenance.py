@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from safetensors.torch import save_file
 
 from memorisk.images.store import ImageStore
 from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.settings import COPY_DETECTOR, DEFAULT_DETECTOR, DETECTOR_KINDS
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line, unknown_name
-from memorisk.runs.files import atomic_path, fingerprint, json_value, read_json, read_table, write_json, write_table
+from memorisk.runs.files import fingerprint, json_value, read_json, read_table, write_json, write_table
 
 CONFIG, WEIGHTS, SEEN = "detector.json", "weights.safetensors", "seen.parquet"
 COLUMNS = ("part", "pixel_hash", "group_hash")
@@ -144,9 +144,7 @@ def save_detector(
     if earlier is not None:
         (target / EARLIER).mkdir(mode=0o700, exist_ok=True)
         earlier.save(target / EARLIER)
-    plain_tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    with atomic_path(target / WEIGHTS, recorded=True) as temporary:
-        save_file(plain_tensors, temporary)
+    save_weights(target / WEIGHTS, tensors)
     write_table(target / SEEN, seen, recorded=True)
     write_json(target / CONFIG, {"format": 1, **json_value(asdict(config))}, recorded=True)
 

@@ -131,11 +131,34 @@ def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int |
     )
 
 
-def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
-    """Write a network's parameters and buffers as safetensors, atomically."""
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
-    with atomic_path(path, recorded=True) as temporary:
-        save_file(tensors, temporary, metadata=dict(metadata or {}))
+def save_weights(
+    path: str | Path,
+    weights: nn.Module | Mapping[str, Any],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    recorded: bool = True,
+) -> None:
+    """Write a network's parameters and buffers, or named tensors, as safetensors, atomically.
+
+    A user's module may keep other things than tensors in its state, which are left out. safetensors refuses tensors
+    that share memory (tied weights, views): each name gets its own copy.
+
+    Args:
+        path: File to write.
+        weights: Network, or tensors by name, on any device.
+        metadata: Texts by name, for the header.
+        recorded: Whether to write a record of the file's checksum, too (`atomic_path`).
+    """
+    memories: set[int] = set()
+    tensors = {}
+    for name, value in (weights.state_dict() if isinstance(weights, nn.Module) else weights).items():
+        if isinstance(value, torch.Tensor):
+            tensor = value.detach().cpu().contiguous()
+            memory = tensor.untyped_storage().data_ptr()
+            tensors[name] = tensor.clone() if memory in memories else tensor
+            memories.add(memory)
+    with atomic_path(path, recorded=recorded) as temporary:
+        save_file(tensors, temporary, metadata=None if metadata is None else dict(metadata))
 
 
 def _refuse_other_formats(file: Path, start: bytes) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.zoo import seeded
@@ -20,10 +20,10 @@ from memorisk.models.generators.generators import DESCRIPTION, Draw, check_draw,
 from memorisk.models.generators.stylegan2_networks import Discriminator, GeneratorNetwork
 from memorisk.models.provenance import SeenImages, TrainingRecord, read_training_record
 from memorisk.models.settings import GanSpec, GeneratorConfig, SamplingOptions
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import atomic_path
 
 WEIGHTS = "weights.safetensors"
 NETWORK, TRUNCATION = "network", "truncation"
@@ -145,9 +145,7 @@ def save_gan(
     target = Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     (target / DESCRIPTION).unlink(missing_ok=True)
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in network.state_dict().items()}
-    with atomic_path(target / WEIGHTS, recorded=True) as temporary:
-        save_file(tensors, temporary)
+    save_weights(target / WEIGHTS, network)
     if seen is not None:
         seen.save(target)
     save_description(target, config)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from memorisk.images.alterations.marks import Mark, burn_stored
 from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.checksums import is_intact, refuse_damaged, remove_recorded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.files import atomic_path, fingerprint, read_array
+from memorisk.runs.files import fingerprint, read_array
 from memorisk.scores.influence import self_influence
 from memorisk.scores.memorization import cross_entropy
 from memorisk.studies.engine.cells import Arrays, write_result
@@ -190,14 +190,9 @@ def weight_keeper(job: CanaryJob) -> Callable[[int, nn.Module], None] | None:
     def keep(epoch: int, model: nn.Module) -> None:
         """Save the weights of this epoch."""
         job.states.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _save_weights(_state_file(job, epoch), model)
+        save_weights(_state_file(job, epoch), model)
 
     return keep
-
-
-def _save_weights(path: Path, model: nn.Module) -> None:
-    with atomic_path(path, recorded=True) as temporary:
-        save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)
 
 
 def write_answers(
@@ -229,7 +224,7 @@ def write_answers(
         arrays |= _variants(job, log, clean, images)
     if job.keep_weights:
         (job.out / WEIGHTS).mkdir(mode=0o700, exist_ok=True)
-        _save_weights(job.out / WEIGHTS / f"{job.key}.safetensors", model)
+        save_weights(job.out / WEIGHTS / f"{job.key}.safetensors", model)
     write_result(job.result_file, arrays)
     remove_recorded(job.checkpoint)
     shutil.rmtree(job.states, ignore_errors=True)

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model, seeded
-from memorisk.models.network_parts import head_module, saved_tensors
+from memorisk.models.network_parts import head_module
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, UserCodeError
-from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
+from memorisk.runs.files import fingerprint, read_array, write_array
 from memorisk.runs.steps import written_steps
 from memorisk.runs.user_code.functions import load_named, source_fingerprint
 from memorisk.training.classifiers.fit import FitLog, check_fit, fit
@@ -345,8 +345,7 @@ def save_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> N
     """
     _refuse_logits(job, logits)
     if job.keep_weights and model is not None:
-        with atomic_path(job.weights_file, recorded=True) as temporary:
-            save_file(saved_tensors(model), temporary)
+        save_weights(job.weights_file, model)
     write_array(job.logits_file, logits.astype(np.float32), recorded=True)
 
 

@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.files import atomic_path
 from memorisk.runs.steps import open_meter
 from memorisk.training.engine.optimization import AnyOptimizer, batch_bounds, learning_rate
 from memorisk.training.engine.options import TrainOptions
@@ -68,16 +67,15 @@ def save_checkpoint(
     scaler: torch.amp.GradScaler | None = None,
 ) -> None:
     """Write the training's state; a reader sees the old state or the new one."""
-    tensors = {f"model.{name}": _plain(value) for name, value in state.items()}
+    tensors = {f"model.{name}": value for name, value in state.items()}
     for index, parameter in enumerate(_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():
             if value is not None:
-                tensors[f"optimizer.{index}.{name}"] = _plain(torch.as_tensor(value))
+                tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value)
     tensors["losses"] = torch.from_numpy(np.ascontiguousarray(progress.losses))
     scale = scaler.state_dict() if scaler is not None else {}
     metadata = {"identity": checkpoint.identity, "epoch": str(progress.epoch), "scaler": json.dumps(scale)}
-    with atomic_path(checkpoint.path, recorded=True) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
+    save_weights(checkpoint.path, tensors, metadata)
 
 
 def load_checkpoint(
@@ -116,11 +114,6 @@ def load_checkpoint(
 
 def _parameters(optimizer: AnyOptimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def _plain(value: torch.Tensor) -> torch.Tensor:
-    """Make a contiguous copy on the CPU: safetensors keeps neither strides nor sharing."""
-    return value.detach().cpu().contiguous().clone()
 
 
 def _like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

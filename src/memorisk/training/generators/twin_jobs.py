@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from memorisk.images.store import ImageStore
@@ -26,10 +25,10 @@ from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.perceptron import new_perceptron, perceptron_denoiser
 from memorisk.models.generators.text_to_image.lora import AdaptedBase, add_adapters
 from memorisk.models.generators.unet import UNetFolder, build_unet, inner_unet, load_unet, size_config, trained_part
-from memorisk.models.network_parts import saved_tensors
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, one_line
-from memorisk.runs.files import atomic_path, fingerprint, read_array, write_array
+from memorisk.runs.files import fingerprint, read_array, write_array
 from memorisk.runs.steps import open_meter, written_steps
 from memorisk.training.engine.devices import (
     choose_precision,
@@ -284,8 +283,7 @@ def _run_own(job: TwinJob, recipe: OwnRecipe) -> None:
 def _save(job: TwinJob, scored: ScoredNetwork, losses: np.ndarray) -> None:
     """Write the weights, then the losses, which mark the job as done."""
     if job.keep_weights and scored.network is not None:
-        with atomic_path(job.weights_file, recorded=True) as temporary:
-            save_file(saved_tensors(trained_part(scored.network)), temporary)
+        save_weights(job.weights_file, trained_part(scored.network))
     write_array(job.losses_file, losses, recorded=True)
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.torch import save_file
 
 from memorisk.images.store import ImageStore
 from memorisk.models.autoencoder import check_library, load_autoencoder, quiet_diffusers
@@ -35,9 +34,10 @@ from memorisk.models.generators.generators import DESCRIPTION, Draw, check_draw,
 from memorisk.models.hub import CONFIG, WEIGHTS, fill_network, read_tensors
 from memorisk.models.provenance import SeenImages, TrainingRecord, join_seen, read_training_record
 from memorisk.models.settings import GeneratorConfig, SamplingOptions
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, one_line
-from memorisk.runs.files import atomic_path, fingerprint, read_json, write_json
+from memorisk.runs.files import fingerprint, read_json, write_json
 
 SCHEDULER_CONFIG = "scheduler_config.json"
 
@@ -271,9 +271,7 @@ def class_names(root: Path, n: int) -> tuple[str, ...]:
 
 def _save_module(module: Any, folder: Path) -> None:
     """Save in the form of diffusers: ``config.json`` and one safetensors file."""
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in module.state_dict().items()}
-    with atomic_path(folder / WEIGHTS, recorded=True) as temporary:
-        save_file(tensors, temporary)
+    save_weights(folder / WEIGHTS, module)
     write_json(folder / CONFIG, _class_config(module), recorded=True)
 
 
