@@ -6,10 +6,8 @@ and scaled as in the configuration: ``(mean - shift) scaling``, or with a mean a
 """
 
 import json
-import logging
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,13 +26,14 @@ from memorisk.models.hub import (
     download_folder,
     fill_network,
     missing_weights,
+    quiet,
     read_tensors,
     refuse_mismatch,
     weight_files,
 )
 from memorisk.models.latents import LatentEncoder
-from memorisk.models.weight_files import save_weights
 from memorisk.models.provenance import TrainingRecord, read_training_record
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.errors import CONTENT_ERRORS, InputError, MissingExtraError, one_line
 from memorisk.runs.files import file_fingerprint, fingerprint
 
@@ -247,24 +246,11 @@ def autoencoder_class(purpose: str) -> Any:
         MissingExtraError: diffusers is not installed.
     """
     try:
-        with quiet_diffusers():
+        with quiet("diffusers"):
             from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
     except ImportError:
         raise MissingExtraError("diffusers", "generative", purpose) from None
     return AutoencoderKL
-
-
-@contextmanager
-def quiet_diffusers() -> Iterator[None]:
-    """Silence the library's own reports and progress bars; memorisk reports what matters."""
-    from diffusers.utils.logging import get_verbosity, set_verbosity
-
-    level = get_verbosity()
-    set_verbosity(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        set_verbosity(level)
 
 
 def _encoder(
@@ -317,7 +303,7 @@ def _built(config: Mapping[str, Any], title: str) -> Any:
         if any(isinstance(n, int) and n > most for n in (value if isinstance(value, list | tuple) else [value])):
             raise InputError(f"{title} is described by {one_line(name, 40)}, {one_line(value, 60)}: at most {most:,}")
     try:
-        with quiet_diffusers(), seeded(0):
+        with quiet("diffusers"), seeded(0):
             return kind.from_config(dict(config))
     except Exception as error:  # diffusers and torch each raise their own kinds
         raise InputError(f"{title} cannot be built from its configuration: {one_line(error, 160)}") from None

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,6 +53,22 @@ def quiet_hub() -> Iterator[bool]:
     finally:
         constants.HF_HUB_OFFLINE = offline
         logger.setLevel(level)
+
+
+@contextmanager
+def quiet(library: str) -> Iterator[None]:
+    """Silence the own reports and progress bars of diffusers or transformers; memorisk reports what matters.
+
+    Args:
+        library: Name of the library.
+    """
+    messages = import_module(f"{library}.utils.logging")
+    level = messages.get_verbosity()
+    messages.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        messages.set_verbosity(level)
 
 
 def _reachable(endpoint: str) -> bool:

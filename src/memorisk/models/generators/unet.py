@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from memorisk.models.autoencoder import DIFFUSERS_CLASS, check_library, quiet_diffusers
+from memorisk.models.autoencoder import DIFFUSERS_CLASS, check_library
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.dit.folder import SCHEDULER_CONFIG, class_names, read_scheduler
 from memorisk.models.generators.dit.weights import SCHEDULER, VAE
@@ -23,7 +23,7 @@ from memorisk.models.generators.pipeline_folder import INDEX, read_config, read_
 from memorisk.models.generators.text_to_image.captions import TEXT_ENCODER, TOKENIZER, CaptionFolder, read_captions
 from memorisk.models.generators.text_to_image.lora import AdaptedBase, adapter_tensors, adapters_of, read_lora, sizes_of
 from memorisk.models.generators.text_to_image.network import CaptionedUNet
-from memorisk.models.hub import CONFIG, fill_network, read_tensors, weight_files
+from memorisk.models.hub import CONFIG, fill_network, quiet, read_tensors, weight_files
 from memorisk.models.settings import UNET_SIZES
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, one_line, unknown_name
@@ -222,7 +222,7 @@ def build_unet(config: Mapping[str, Any], title: str, captions: CaptionFolder | 
     check_library(_PURPOSE)
     encoder = None if captions is None else captions.load_encoder()
     try:
-        with quiet_diffusers():
+        with quiet("diffusers"):
             network: Any = _unet_class(captioned=captions is not None)(**config)
         unet = UNetFolder(name=title, config=config, noise={})
         if captions is None:
@@ -243,7 +243,7 @@ def build_unet(config: Mapping[str, Any], title: str, captions: CaptionFolder | 
 
 def _unet_class(*, captioned: bool) -> Any:
     """Return the class of a network."""
-    with quiet_diffusers():
+    with quiet("diffusers"):
         if captioned:
             from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 

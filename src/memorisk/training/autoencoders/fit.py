@@ -24,8 +24,9 @@ import torch
 import torch.nn.functional as F
 
 from memorisk.images.store import ImageStore
-from memorisk.models.autoencoder import autoencoder_class, quiet_diffusers
+from memorisk.models.autoencoder import autoencoder_class
 from memorisk.models.classifiers.zoo import seeded
+from memorisk.models.hub import quiet
 from memorisk.models.provenance import TrainingRecord
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import fingerprint, fsync_folder
@@ -181,7 +182,7 @@ def new_autoencoder(architecture: dict[str, Any], seed: int) -> Any:
         MissingExtraError: diffusers is not installed.
     """
     kind = autoencoder_class("training an autoencoder")
-    with quiet_diffusers(), seeded(seed):
+    with quiet("diffusers"), seeded(seed):
         network = kind(**architecture)
     with torch.no_grad():
         for block in network.modules():
@@ -207,7 +208,7 @@ def save_autoencoder(network: Any, folder: Path, seen: TrainingRecord, *, scalin
     for old in (building, folder):
         shutil.rmtree(old, ignore_errors=True)
     network.register_to_config(scaling_factor=scaling_factor)
-    with quiet_diffusers():
+    with quiet("diffusers"):
         network.cpu().to(memory_format=torch.contiguous_format).save_pretrained(building, safe_serialization=True)
     seen.save(building)
     building.chmod(0o700)

@@ -33,9 +33,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from memorisk.models.autoencoder import quiet_diffusers
 from memorisk.models.generators.denoiser import Denoiser
 from memorisk.models.generators.dit.network import DiTSpec, null_labels
+from memorisk.models.hub import quiet
 from memorisk.runs.errors import MissingExtraError
 from memorisk.training.generators.batches import RowImages, draw_noise
 from memorisk.training.generators.inputs import Conditioning
@@ -63,7 +63,7 @@ def new_scheduler(*, learn_sigma: bool, schedule: str = "linear") -> Any:
         MissingExtraError: diffusers is not installed.
     """
     try:
-        with quiet_diffusers():
+        with quiet("diffusers"):
             from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
     except ImportError:
         raise MissingExtraError("diffusers", "generative", "training a diffusion transformer") from None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.images.store import ImageStore
-from memorisk.models.autoencoder import check_library, load_autoencoder, quiet_diffusers
+from memorisk.models.autoencoder import check_library, load_autoencoder
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.conditions import CONDITIONS, Conditions
 from memorisk.models.generators.dit.network import adapt_conditions, spec_of
@@ -31,7 +31,7 @@ from memorisk.models.generators.dit.weights import (
     read_architecture,
 )
 from memorisk.models.generators.generators import DESCRIPTION, Draw, check_draw, save_description
-from memorisk.models.hub import CONFIG, WEIGHTS, fill_network, read_tensors
+from memorisk.models.hub import CONFIG, WEIGHTS, fill_network, quiet, read_tensors
 from memorisk.models.provenance import SeenImages, TrainingRecord, join_seen, read_training_record
 from memorisk.models.settings import GeneratorConfig, SamplingOptions
 from memorisk.models.weight_files import save_weights
@@ -288,7 +288,7 @@ def _public(config: Any) -> dict[str, Any]:
 
 def _as_ddim(scheduler: Any, *, pixels: bool) -> dict[str, Any]:
     """Return a training's configuration as that of a DDIMScheduler, which a pipeline of diffusers starts with."""
-    with quiet_diffusers():
+    with quiet("diffusers"):
         from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 
         return _class_config(DDIMScheduler.from_config(dict(scheduler.config), clip_sample=pixels)) | {
@@ -316,7 +316,7 @@ def read_scheduler(config: Mapping[str, Any], title: str) -> Any:
         InputError: The configuration cannot be used.
     """
     try:
-        with quiet_diffusers():
+        with quiet("diffusers"):
             from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
             return DDPMScheduler.from_config(_public(config))

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from memorisk.models.autoencoder import check_library, quiet_diffusers
+from memorisk.models.autoencoder import check_library
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.generators import CONDITION_KINDS
+from memorisk.models.hub import quiet
 from memorisk.models.settings import parse_size
 from memorisk.runs.errors import InputError, MissingExtraError, unknown_name
 
@@ -211,11 +212,11 @@ def build_transformer(config: Mapping[str, Any]) -> Any:
     """
     check_library(_PURPOSE)
     try:
-        with quiet_diffusers():
+        with quiet("diffusers"):
             from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
     except ImportError:
         raise MissingExtraError("diffusers", "generative", _PURPOSE) from None
-    with quiet_diffusers():
+    with quiet("diffusers"):
         network: Any = DiTTransformer2DModel(**config)
     for block in network.transformer_blocks:
         block.norm1.emb.class_embedder.dropout_prob = 0.0

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from memorisk.models.autoencoder import PosteriorMean, quiet_diffusers
+from memorisk.models.autoencoder import PosteriorMean
 from memorisk.models.generators.dit.forward import CachedForward, Modulations
 from memorisk.models.generators.dit.network import DiTSpec, null_labels, spec_of
 from memorisk.models.generators.generators import Draw
+from memorisk.models.hub import quiet
 from memorisk.models.settings import SamplingOptions
 from memorisk.runs.errors import InputError
 
@@ -57,7 +58,7 @@ def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, lear
             f"sampling_steps is {how.sampling_steps}; this generator was trained with "
             f"{config['num_train_timesteps']} times: ask for at most as many"
         )
-    with quiet_diffusers():
+    with quiet("diffusers"):
         from diffusers.schedulers.scheduling_ddim import DDIMScheduler
         from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
         from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler

@@ -4,8 +4,7 @@
 classes are the two that are named here, weights are safetensors, and loading is strict.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +15,7 @@ from safetensors.torch import load_file
 
 from memorisk.models.classifiers.zoo import seeded
 from memorisk.models.generators.pipeline_folder import read_config
-from memorisk.models.hub import CONFIG, fill_network
+from memorisk.models.hub import CONFIG, fill_network, quiet
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.files import fingerprint
@@ -65,7 +64,7 @@ class CaptionFolder:
         """
         title = f"tokenizer of {self.name}"
         try:
-            with quiet_transformers():
+            with quiet("transformers"):
                 from transformers import CLIPTokenizer
 
                 tokenizer: Any = CLIPTokenizer.from_pretrained(str(self.folder / TOKENIZER), local_files_only=True)
@@ -91,7 +90,7 @@ class CaptionFolder:
             raise InputError(f"{title} cannot be loaded from safetensors: {one_line(error, 120)}") from None
         tensors.pop(_OLD_TENSOR, None)  # the numbers from 0, which earlier versions saved
         try:
-            with quiet_transformers(), seeded(0):
+            with quiet("transformers"), seeded(0):
                 from transformers import CLIPTextConfig, CLIPTextModel
 
                 network: Any = CLIPTextModel(CLIPTextConfig(**self.config)).float()
@@ -143,16 +142,3 @@ def read_captions(folder: Path, name: str) -> CaptionFolder:
 
 _OTHERS = ("hidden_act", "layer_norm_eps", "attention_dropout", "bos_token_id", "eos_token_id", "pad_token_id")
 """Settings of a text encoder that its output depends on, besides its sizes."""
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Silence the library's own reports; memorisk reports what matters."""
-    from transformers.utils.logging import get_verbosity, set_verbosity
-
-    level = get_verbosity()
-    set_verbosity(50)
-    try:
-        yield
-    finally:
-        set_verbosity(level)

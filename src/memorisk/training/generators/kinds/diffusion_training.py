@@ -19,12 +19,13 @@ import numpy as np
 import torch
 
 from memorisk.images.store import ImageStore
-from memorisk.models.autoencoder import quiet_diffusers, whole_autoencoder
+from memorisk.models.autoencoder import whole_autoencoder
 from memorisk.models.generators.conditions import Conditions
 from memorisk.models.generators.dit.folder import DiTGenerator, save_dit
 from memorisk.models.generators.dit.network import DiTSpec, new_dit, spec_of
 from memorisk.models.generators.dit.weights import open_dit
 from memorisk.models.generators.generators import Generator
+from memorisk.models.hub import quiet
 from memorisk.models.provenance import TrainingRecord
 from memorisk.runs.files import fingerprint
 from memorisk.runs.workload import Progress, no_progress
@@ -79,7 +80,7 @@ class DiffusionLoop(GeneratorLoop):
         share: slice,
         options: GeneratorOptions,
     ) -> None:
-        with quiet_diffusers():
+        with quiet("diffusers"):
             from diffusers.training_utils import EMAModel
         super().__init__()
         self.images, self.conditions, self.loss, self.plan = images, conditions, loss, plan
