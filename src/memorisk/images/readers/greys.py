@@ -123,9 +123,7 @@ def grey_image(stored: np.ndarray, data: Any, frame: int, window: Window, depth:
     else:
         low, high = _range(values, stored, data, settings, window)
         greys = stretch(values, low, high, depth)
-    if str(data.get("PhotometricInterpretation", "")).strip() == "MONOCHROME1":
-        greys = greys.dtype.type(max_value(depth)) - greys
-    return greys
+    return _as_shown(greys, data, depth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +169,13 @@ def grey_volume(slices: Sequence[GreySlice], data: Any, frame: int, window: Wind
     for place, one in enumerate(slices):
         share = _voi_share(one.values, data, settings) if declared else None
         greys[place] = stretch(one.values, low, high, depth) if share is None else np.rint(share * top)
+    return _as_shown(greys, data, depth)
+
+
+def _as_shown(greys: np.ndarray, data: Any, depth: int) -> np.ndarray:
+    """Invert greys where the largest value is shown black (MONOCHROME1)."""
     if str(data.get("PhotometricInterpretation", "")).strip() == "MONOCHROME1":
-        greys = greys.dtype.type(top) - greys
+        return greys.dtype.type(max_value(depth)) - greys
     return greys
 
 
