@@ -72,6 +72,8 @@ class AttackSpec:
     """Access to the attacked model that the score needs; models that the attacker trained are the attacker's own."""
     of_answers: bool = False
     """Whether the score is defined for losses of answers alone, as a ratio of probabilities is."""
+    description: str = ""
+    """Description of the attack below its table; empty for none."""
 
 
 @dataclass(frozen=True)
@@ -172,13 +174,31 @@ def _log_normal(values: FloatArray, mean: FloatArray, spread: FloatArray) -> Flo
 _OWN: dict[str, AttackSpec] = {
     spec.name: spec
     for spec in (
-        AttackSpec("loss_threshold", "Loss threshold", False, False, loss_threshold),
-        AttackSpec("confidence_ratio", "Confidence ratio", True, False, confidence_ratio, of_answers=True),
-        AttackSpec("differential", "M as attack", True, False, differential),
-        AttackSpec("gaussian_likelihood_ratio", "Gaussian likelihood ratio", True, False, gaussian_likelihood_ratio, 2),
-        AttackSpec("independent_loss", "Independent loss (control)", True, True, independent_loss),
+        AttackSpec(
+            "loss_threshold", "Loss threshold", False, False, loss_threshold,
+            description="Takes an image for a member if its true class surprises the model little. Needs the model's "
+            "answer only.",
+        ),
+        AttackSpec(
+            "confidence_ratio", "Confidence ratio", True, False, confidence_ratio, of_answers=True,
+            description="Compares the model's confidence with that of its twin. From single answers the same as M.",
+        ),
+        AttackSpec(
+            "differential", "M as attack", True, False, differential,
+            description="M of one pair of models: the loss of the twin minus the loss of the model.",
+        ),
+        AttackSpec(
+            "gaussian_likelihood_ratio", "Gaussian likelihood ratio", True, False, gaussian_likelihood_ratio, 2,
+            description="Asks whether the loss is more like those of models that saw the image or of models that did "
+            "not; the published attack.",
+        ),
+        AttackSpec(
+            "independent_loss", "Independent loss", True, True, independent_loss,
+            description="The control: the loss of a model that saw neither side. It tells members apart only if the "
+            "comparison is unfair.",
+        ),
     )
-}
+}  # fmt: skip
 ATTACKS = Registry("memorisk.attacks", _OWN, AttackSpec)
 """Registered scores by name, in the order of the paper's tables, the control last; then those of plug-ins."""
 

@@ -18,13 +18,13 @@ from memorisk.audits.classifier.tables.attacks import (
 )
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores
-from memorisk.scores.twin_attacks import MEMBER, NON_MEMBER
+from memorisk.scores.twin_attacks import ATTACKS, MEMBER, NON_MEMBER
 from memorisk.statistics.roc import seed_auc_jackknife
 from memorisk.statistics.thresholds import youden_by_folds
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from tests.audits.made_evidence import twin_evidence
 
-PAPER = ("loss_threshold", "confidence_ratio", "differential", "gaussian_likelihood_ratio", "independent_loss")
+TWINS = tuple(ATTACKS)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def table(planted):
 
 def test_each_attack_stands_for_all_classes_and_for_each(table, planted):
     rows, curves, _ = table
-    names = (*PAPER, "lira_offline", "rmia_offline", "lira_online", "rmia_online")
+    names = (*TWINS, "lira_offline", "rmia_offline", "lira_online", "rmia_online")
     assert list(dict.fromkeys(rows["attack"])) == list(names)
     assert set(curves) == set(names)
     assert rows.groupby("attack")["label"].apply(list).map(tuple).unique().tolist() == [(ALL, "a", "b")]
@@ -109,14 +109,14 @@ def test_references_are_the_other_seeds_and_the_population_is_the_test_part(plan
 def test_reference_attacks_need_enough_seeds(n_seeds, expected):
     evidence = twin_evidence(sizes={"a": 10}, n_test=6, n_seeds=n_seeds)
     assert {a.name for a in reference_attacks(evidence)} == {f"{n}_{m}" for n in ("lira", "rmia") for m in expected}
-    fewer = set(PAPER) - {"gaussian_likelihood_ratio"}
-    assert {a.name for a in paper_attacks(evidence)} == (fewer if n_seeds == 1 else set(PAPER))
+    fewer = set(TWINS) - {"gaussian_likelihood_ratio"}
+    assert {a.name for a in paper_attacks(evidence)} == (fewer if n_seeds == 1 else set(TWINS))
     assert reference_attacks(replace(evidence, design="paper")) == []
 
 
 def test_what_is_defined_for_answers_alone_is_no_attack_on_losses_of_generators():
     evidence = twin_evidence(sizes={"a": 10}, n_test=6, n_seeds=4)
-    assert [a.name for a in paper_attacks(evidence, NOISE_ERROR)] == [n for n in PAPER if n != "confidence_ratio"]
+    assert [a.name for a in paper_attacks(evidence, NOISE_ERROR)] == [n for n in TWINS if n != "confidence_ratio"]
     rows, curves, _ = attack_table(evidence, scale=NOISE_ERROR)
     assert "confidence_ratio" not in {*rows["attack"], *curves}
 
@@ -245,7 +245,7 @@ def test_online_references_are_shared_and_their_interval_says_so():
 def test_the_verdict_gets_every_attack_that_is_no_control_and_can_be_read(table, planted):
     rows, titles = table[0], {"lira_offline": "LiRA (offline)"}
     found = attacks_for_verdict(rows, None, True, titles)
-    assert len(found) == 8
+    assert len(found) == len(TWINS) - 1 + 4  # without the control, with LiRA and RMIA
     assert all(a.comparable and not a.of_target and not a.label for a in found)
     assert {a.name for a in found} >= {"LiRA (offline)", "rmia offline", "loss threshold"}
     lira = next(a for a in found if a.name == "LiRA (offline)")

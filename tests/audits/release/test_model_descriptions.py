@@ -70,9 +70,9 @@ def test_figures_of_attacks_say_which_further_models_an_attacker_needs() -> None
     further = {"twin_auc/differential", "reference_auc/lira_offline", "reference_auc/rmia_online"}
     alone = {"auc/loss_threshold", "target_auc/loss_threshold", *(f"target_auc/{name}" for name in NOISE_ATTACKS)}
     assert further | alone | {"target_reference_auc/lira_offline", "control/independent_loss"} <= set(titles)
-    assert titles["reference_auc/lira_offline"] == "AUC of lira offline, which needs models without the image"
+    assert titles["reference_auc/lira_offline"] == "AUC of LiRA (offline), which needs models without the image"
     assert titles["target_reference_auc/lira_offline"] == (
-        "AUC of lira offline on the very model, which needs its weights and models without the image"
+        "AUC of LiRA (offline) on the very model, which needs its weights and models without the image"
     )
 
 

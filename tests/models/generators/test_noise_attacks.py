@@ -170,7 +170,6 @@ def test_every_attack_says_its_source_and_access() -> None:
     assert list(NOISE_ATTACKS) == ["loss", "pia", "pian", "secmi", "sima", "clid"]
     for name, attack in NOISE_ATTACKS.items():
         assert attack.name == name
-        assert attack.title
         assert attack.source
         assert attack.access is Access.WEIGHTS
     assert [attack.name for attack in NOISE_ATTACKS.values() if attack.needs_condition] == ["clid"]

@@ -14,7 +14,7 @@ from memorisk.audits.classifier.attack_numbers import ALL
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncovered_images
 from memorisk.audits.classifier.look_alikes import TABLE, equal_losses
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.audits.classifier.pages.wording import ATTACKS, attack_title
+from memorisk.audits.classifier.pages.wording import OTHER_ATTACKS, attack_title
 from memorisk.audits.classifier.reasons import OneImageByWord, look_alike_reasons, other_reasons
 from memorisk.audits.classifier.result import (
     SCHEMA,
@@ -183,7 +183,7 @@ def _decision(
 ) -> Decision:
     """Decide by the classes, the attacks and the other findings; a pass also says what the attacks reached."""
     units, n_groups = summary.units, summary.images.n_groups or 0
-    titles = {name: attack_title(name) for name in (*TWIN_ATTACKS, *ATTACKS)}
+    titles = {name: attack_title(name) for name in (*TWIN_ATTACKS, *OTHER_ATTACKS)}
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
     others = attack_findings(tried, options.attack_gate, units, n_groups)
     others += other_reasons(context, options, summary.unscored, summary.utility, units)

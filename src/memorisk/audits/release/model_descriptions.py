@@ -9,6 +9,7 @@ from typing import Any
 
 from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, Extraction, TargetAudit
 from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
+from memorisk.audits.classifier.pages.wording import attack_title
 from memorisk.audits.classifier.reasons import CONTROL_NAMES
 from memorisk.audits.classifier.result import (
     ClassifierSummary,
@@ -264,7 +265,7 @@ def _attack_figures(run: FinishedAudit, target: TargetAudit | None, units: str) 
     figures = []
     for row in rows:
         name = str(row["attack"])
-        kind, words = _kind_of_attack(name), name.replace("_", " ")
+        kind, words = _kind_of_attack(name), attack_title(name)
         figures.append(
             Figure(
                 name=f"control/{name}" if row["control"] else f"{kind}/{name}",
@@ -312,13 +313,8 @@ def _target_figures(target: TargetAudit, units: str) -> list[Figure]:
     for name, of in target.attacks.items():
         kind, access = _kind_of_attack(name), target.access.get(name)
         needing = _needing(f"its {access}" if access else "", _FURTHER[kind])
-        figures.append(
-            Figure(
-                name=f"target_{kind}/{name}", title=f"AUC of {name.replace('_', ' ')} on the very model{needing}",
-                value=of.auc.estimate, low=of.auc.low, high=of.auc.high, confidence=0.95, n=of.counts.n_groups,
-                unit=units,
-            )
-        )  # fmt: skip
+        title = f"AUC of {attack_title(name)} on the very model{needing}"
+        figures.append(_auc_figure(f"target_{kind}/{name}", title, of, units))
     classes = _largest_within_a_class([row.numbers for row in target.classes], units)
     return [*figures, *classes, *_target_controls(target, units)]
 
@@ -326,13 +322,11 @@ def _target_figures(target: TargetAudit, units: str) -> list[Figure]:
 def _target_controls(target: TargetAudit, units: str) -> list[Figure]:
     """Return the AUC of each control of attacks on the very model, and how much of the noise a generator explains."""
     level = CONTROL_LEVEL if len(target.controls) > 1 else 0.95
+    title = "AUC of a control on the very model"
     figures = [
-        Figure(
-            name=f"target_control/{name}", title=f"AUC of a control on the very model: {CONTROL_NAMES[name]}",
-            value=of.auc.estimate, low=of.auc.low, high=of.auc.high, confidence=level, n=of.counts.n_groups, unit=units,
-        )
+        _auc_figure(f"target_control/{name}", f"{title}: {CONTROL_NAMES[name]}", of, units, level)
         for name, of in target.controls.items()
-    ]  # fmt: skip
+    ]
     if target.explained is not None:
         title = "Share of the noise in its training images that the very model explains"
         figures.append(Figure(name="target_explained", title=title, value=target.explained))
@@ -340,6 +334,14 @@ def _target_controls(target: TargetAudit, units: str) -> list[Figure]:
         title = "Scale of classifier-free guidance of the guided loss on the very model"
         figures.append(Figure(name="target_guidance", title=title, value=target.guidance))
     return figures
+
+
+def _auc_figure(name: str, title: str, attack: AttackNumbers, units: str, confidence: float = 0.95) -> Figure:
+    """Return the AUC of an attack on the very model, with its interval."""
+    auc, n = attack.auc, attack.counts.n_groups
+    return Figure(
+        name=name, title=title, value=auc.estimate, low=auc.low, high=auc.high, confidence=confidence, n=n, unit=units
+    )
 
 
 def _needing(*needs: str) -> str:
@@ -354,18 +356,14 @@ def _largest_within_a_class(attacks: Sequence[AttackNumbers], units: str) -> lis
     if not measured:
         return []
     top = max(measured, key=lambda attack: attack.auc.estimate)
+    number, largest = (
+        "Attacks within a class that were measured on the very model",
+        "Largest AUC within a class on the very model (chosen by its value: a description)",
+    )
     return [
-        Figure(
-            name="target_class_attacks", title="Attacks within a class that were measured on the very model",
-            value=len(measured),
-        ),
-        Figure(
-            name="largest_target_class_auc",
-            title="Largest AUC within a class on the very model (chosen by its value: a description)",
-            value=top.auc.estimate, low=top.auc.low, high=top.auc.high, confidence=0.95, n=top.counts.n_groups,
-            unit=units,
-        ),
-    ]  # fmt: skip
+        Figure(name="target_class_attacks", title=number, value=len(measured)),
+        _auc_figure("largest_target_class_auc", largest, top, units),
+    ]
 
 
 def _promises(privacy: Privacy | None) -> list[Figure]:

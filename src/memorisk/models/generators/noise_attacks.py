@@ -43,8 +43,6 @@ class NoiseAttack:
 
     name: str
     """Name of the score in tables and on the command line."""
-    title: str
-    """Name of the score in reports."""
     source: str
     """Paper, section and equation of the score."""
     function: Callable[..., FloatArray]
@@ -312,15 +310,14 @@ NOISE_ATTACKS: Mapping[str, NoiseAttack] = {
     for attack in (
         NoiseAttack(
             "loss",
-            "Loss at weighted levels",
             "Matsumoto et al. 2023, white-box attack; levels joined as in METHODS section 7",
             loss,
         ),
-        NoiseAttack("pia", "PIA", "Kong et al. 2024, equation 9", pia),
-        NoiseAttack("pian", "PIAN", "Kong et al. 2024, equation 10, scaled as in the authors' code", pian),
-        NoiseAttack("secmi", "SecMI-stat", "Duan et al. 2023, t-error", secmi),
-        NoiseAttack("sima", "SimA", "Rao et al. 2025, norm of e(x, t)", sima),
-        NoiseAttack("clid", "CLiD", "Zhai et al. 2024, section 3.3, equation 13", clid, needs_condition=True),
+        NoiseAttack("pia", "Kong et al. 2024, equation 9", pia),
+        NoiseAttack("pian", "Kong et al. 2024, equation 10, scaled as in the authors' code", pian),
+        NoiseAttack("secmi", "Duan et al. 2023, t-error", secmi),
+        NoiseAttack("sima", "Rao et al. 2025, norm of e(x, t)", sima),
+        NoiseAttack("clid", "Zhai et al. 2024, section 3.3, equation 13", clid, needs_condition=True),
     )
 }
 """Registered scores by name, in the order of reports."""

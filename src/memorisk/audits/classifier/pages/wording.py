@@ -28,26 +28,7 @@ DESIGNS = {
     "Only the canary part (15 % of the images) is scored.",
 }
 
-ATTACKS: dict[str, tuple[str, str]] = {
-    "loss_threshold": (
-        "Loss threshold",
-        "Takes an image for a member if its true class surprises the model little. Needs the model's answer only.",
-    ),
-    "confidence_ratio": (
-        "Confidence ratio",
-        "Compares the model's confidence with that of its twin. From single answers the same as M.",
-    ),
-    "differential": ("M as attack", "M of one pair of models: the loss of the twin minus the loss of the model."),
-    "gaussian_likelihood_ratio": (
-        "Gaussian likelihood ratio",
-        "Asks whether the loss is more like those of models that saw the image or of models that did not; the "
-        "published attack.",
-    ),
-    "independent_loss": (
-        "Independent loss",
-        "The control: the loss of a model that saw neither side. It tells members apart only if the comparison is "
-        "unfair.",
-    ),
+OTHER_ATTACKS: dict[str, tuple[str, str]] = {
     "lira_offline": (
         "LiRA (offline)",
         "How unlikely the model's confidence would be for a model that never saw the image, from other models trained "
@@ -82,7 +63,7 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "guidance leads its prediction towards the image's own condition, at the scale at which it is released.",
     ),
 }
-"""Title and description of each of memorisk's attacks; an attack of another package brings its own title."""
+"""Title and description of each attack that is not in `twin_attacks.ATTACKS`; pages do not load their code."""
 
 _ON_GENERATORS = {
     "loss_threshold": "Takes an image for a member if the model's error on it is small, at all levels of noise "
@@ -103,14 +84,15 @@ UNFLAGGED = "An unflagged {unit} may be remembered, too: "
 
 
 def explained_attacks(attacks: Sequence[str], scale: LossScale) -> list[tuple[str, str]]:
-    """Return title and description of memorisk's own among some attacks, in the order of `ATTACKS`.
+    """Return title and description of those among some attacks that have one, in the order of their registries.
 
     Args:
         attacks: Names of attacks, as tables hold them.
         scale: Scale of the losses.
     """
     others = {} if scale.of_answers else _ON_GENERATORS
-    return [(title, others.get(name, text)) for name, (title, text) in ATTACKS.items() if name in attacks]
+    words = {name: _words(name) for name in (*TWIN_ATTACKS, *OTHER_ATTACKS) if name in attacks}
+    return [(title, others.get(name, text)) for name, (title, text) in words.items() if text]
 
 
 def attack_title(attack: str) -> str:
@@ -119,9 +101,14 @@ def attack_title(attack: str) -> str:
     Args:
         attack: Name of the attack, as tables hold it.
     """
-    if attack in ATTACKS:
-        return ATTACKS[attack][0]
-    return TWIN_ATTACKS[attack].title if attack in TWIN_ATTACKS else attack.replace("_", " ")
+    return _words(attack)[0]
+
+
+def _words(attack: str) -> tuple[str, str]:
+    """Return title and description of an attack."""
+    if attack in TWIN_ATTACKS:
+        return TWIN_ATTACKS[attack].title, TWIN_ATTACKS[attack].description
+    return OTHER_ATTACKS.get(attack, (attack.replace("_", " "), ""))
 
 
 def flagged_statement(level: str, trained_on: str) -> str:
