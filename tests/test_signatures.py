@@ -64,7 +64,7 @@ def test_pure_parts_are_imported_from_their_package(package: ModuleType) -> None
 def test_pure_parts_take_lists_and_columns() -> None:
     a, b = [0.1, 0.9, 0.4], [0.2, 0.3, 0.8]
     table = pd.DataFrame({"a": a, "b": b}, index=[7, 8, 9])
-    for function in (statistics.auc, statistics.spearman, scores.loss_gap):
+    for function in (statistics.auc, statistics.spearman):
         wanted = function(np.array(a), np.array(b))
         assert np.array_equal(function(a, b), wanted)
         assert np.array_equal(function(table["a"], table["b"]), wanted)

@@ -83,8 +83,6 @@ def test_memorization_is_the_loop_over_seeds():
 
 def test_exchanging_the_twins():
     gap, sign = random_design(np.random.default_rng(6))
-    loss_a, loss_b = np.random.default_rng(7).normal(size=(2, 5, 40))
-    np.testing.assert_array_equal(d.loss_gap(loss_b, loss_a), -d.loss_gap(loss_a, loss_b))
     np.testing.assert_array_equal(d.memorization(-gap, sign), -d.memorization(gap, sign))
     # Renaming the twins (losses and sides together) is no change at all.
     np.testing.assert_array_equal(d.memorization(-gap, -sign), d.memorization(gap, sign))
@@ -183,7 +181,6 @@ def test_influence_is_refused_below_a_hundred_models():
         lambda: d.binary_cross_entropy([0.0, 1.0], [0.5, 1.0]),
         lambda: d.binary_cross_entropy([np.nan], [1]),
         lambda: d.binary_cross_entropy([[0.0]], [[1]]),
-        lambda: d.loss_gap(np.zeros(3), np.zeros(4)),
         lambda: d.memorization(np.zeros((2, 3)), np.zeros((3, 2))),
         lambda: d.memorization(np.zeros((1, 1)), [[2]]),
         lambda: d.group_table(np.zeros((1, 2)), np.ones((1, 2)), ["a"]),

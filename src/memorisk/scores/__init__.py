@@ -10,7 +10,7 @@ Arrays may be lists, tables' columns or anything that NumPy takes. Functions tha
 from memorisk.runs.public_names import lazy_names
 
 MODULES = {
-    "memorization": "cross_entropy binary_cross_entropy logit_margin loss_gap group_table feldman_zhang",
+    "memorization": "cross_entropy binary_cross_entropy logit_margin group_table feldman_zhang",
     "twin_attacks": "attack_scores attack_spec",
     "lira": "lira_scores twin_references",
     "rmia": "rmia_scores split_population",

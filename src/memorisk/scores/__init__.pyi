@@ -13,7 +13,6 @@ from memorisk.scores.memorization import cross_entropy as cross_entropy
 from memorisk.scores.memorization import feldman_zhang as feldman_zhang
 from memorisk.scores.memorization import group_table as group_table
 from memorisk.scores.memorization import logit_margin as logit_margin
-from memorisk.scores.memorization import loss_gap as loss_gap
 from memorisk.scores.rmia import rmia_scores as rmia_scores
 from memorisk.scores.rmia import split_population as split_population
 from memorisk.scores.twin_attacks import attack_scores as attack_scores

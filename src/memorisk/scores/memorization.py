@@ -92,31 +92,6 @@ def logit_margin(logits: ArrayLike, labels: ArrayLike) -> FloatArray:
     return z[rows, y] - np.asarray(scipy.special.logsumexp(others, axis=1))
 
 
-def loss_gap(loss_a: ArrayLike, loss_b: ArrayLike) -> FloatArray:
-    """Compute the loss gap of the twins, `D = L_B - L_A`: positive where A fits better.
-
-    Args:
-        loss_a: Losses under twin A (the candidate in the `paper` design), any shape.
-        loss_b: Losses under twin B (the independent model), the same shape.
-
-    Returns:
-        Gaps of the same shape, in nats.
-
-    Raises:
-        InputError: The shapes differ.
-
-    Example:
-        >>> loss_gap([0.5, 1.0], [1.5, 1.0]).tolist()
-        [1.0, 0.0]
-    """
-    a, b = np.asarray(loss_a, dtype=np.float64), np.asarray(loss_b, dtype=np.float64)
-    if a.shape != b.shape:
-        raise InputError(
-            f"losses of twins A and B have shapes {a.shape} and {b.shape}; give one loss per image and seed"
-        )
-    return b - a
-
-
 def memorization(gap: ArrayLike, sign: ArrayLike) -> FloatArray:
     """Compute the memorization score, `M(x) = mean over seeds with sigma_s(x) != 0 of sigma_s(x) D_s(x)`.
 

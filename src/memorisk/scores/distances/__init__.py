@@ -4,7 +4,7 @@ Start with `measures` and `neighbours`. `definitions` computes every reported di
 `kernels` and `gpu` may leave out. `published_code` repeats paper 003's code with its defects.
 """
 
-from memorisk.scores.distances.fit import finds_copies, fit_measure
+from memorisk.scores.distances.fit import fit_measure
 from memorisk.scores.distances.measures import (
     MEASURES,
     PAPER_MEASURES,
@@ -23,7 +23,6 @@ __all__ = [
     "Measure",
     "Neighbours",
     "find_measure",
-    "finds_copies",
     "fit_measure",
     "histogram",
     "nearest",

@@ -1,8 +1,4 @@
-"""The fit of a measure on the references, and a test of it on planted copies.
-
-`fit_measure` computes variances, covariance, medians and minima once (METHODS section 3). `finds_copies` checks
-whether planted copies are at rank 1: a test of the measure's direction, its domain and its fit.
-"""
+"""The fit of a measure on the references: variances, covariance, medians and minima, once (METHODS section 3)."""
 
 from typing import Any
 
@@ -10,7 +6,6 @@ import numpy as np
 
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.scores.distances.measures import BINARY, DOMAINS, POSITIVE, FittedMeasure, find_measure
-from memorisk.scores.distances.neighbours import nearest
 from memorisk.scores.distances.rows import FloatArray, Rows, name_rows, rows_per_block
 
 
@@ -170,33 +165,3 @@ def _fit_unit_whitening(rows: Rows) -> dict[str, Any]:
 def _singular(values: np.ndarray, d: int) -> bool:
     """Return whether ascending eigenvalues hold one that is 0 up to rounding."""
     return bool(values[0] <= max(values[-1], 0.0) * 8 * d * np.finfo(np.float64).eps)
-
-
-def finds_copies(name: str, *, seed: int = 0) -> bool:
-    """Return whether every exact copy and every slightly changed copy has its source as the nearest reference.
-
-    The test draws 200 references of 64 columns and copies the first 50, once as they are and once with noise of a
-    hundredth of their spread; an exact copy must be at distance 0 too.
-
-    Args:
-        name: One of ``measures.MEASURES``.
-        seed: Seed of the random numbers.
-
-    Raises:
-        InputError: The measure does not exist.
-    """
-    find_measure(name)
-    rng = np.random.default_rng(seed)
-    references = rng.normal(size=(200, 64))
-    noise = 0.01 * rng.normal(size=(50, 64))
-    measure = fit_measure(
-        name,
-        references,
-        domain="shift" if name in POSITIVE else None,
-        binarise="median" if name in BINARY else None,
-    )
-    exact = nearest(references[:50], references, measure)
-    changed = nearest(references[:50] + noise, references, measure)
-    sources = np.arange(50)
-    all_first = (exact.indices[:, 0] == sources).all() and (changed.indices[:, 0] == sources).all()
-    return bool(all_first and (exact.distances == 0).all())
