@@ -288,7 +288,8 @@ def _members(kind: Any) -> tuple[tuple[str, Quantity | None, Any], ...]:
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         inner = next((one for one in kinds if isinstance(one, type) and is_dataclass(one)), None)
         members.append((field.name, quantity, inner))
-    for name, member in vars(kind).items():
+    properties = {name: member for one in reversed(kind.__mro__) for name, member in vars(one).items()}
+    for name, member in properties.items():
         if isinstance(member, property):
             quantity, _ = _annotation(get_type_hints(member.fget, include_extras=True).get("return"))
             if quantity is not None:

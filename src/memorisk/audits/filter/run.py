@@ -75,8 +75,31 @@ from memorisk.training.features.compute_backend import ComputeBackend
 from memorisk.training.features.extraction import dimension, features_cost, passes_per_image
 
 
+class CalibrationPlan:
+    """Words and tables on the calibration that a plan counts."""
+
+    exclusions: Exclusions
+    detectors: tuple[str, ...]
+    costs: tuple[FamilyCost, ...]
+
+    @property
+    def excluded(self) -> Annotated[list[str], Quantity("calibration")]:
+        """Name the identities that do not calibrate, or look alike."""
+        return excluded_words(self.exclusions, Terms("patients"))
+
+    @property
+    def unaffordable(self) -> Annotated[str, Quantity("no promise")]:
+        """Say why no family can be promised; empty where one can, or none was tried."""
+        return why_unaffordable(self.costs, self.detectors)
+
+    @property
+    def tables(self) -> list[Table]:
+        """Show what the threshold of each family leaves out."""
+        return [cost_table(self.costs)] if self.costs else []
+
+
 @dataclass(frozen=True)
-class FilterPlan:
+class FilterPlan(CalibrationPlan):
     """Plan of a command.
 
     Attributes:
@@ -108,21 +131,6 @@ class FilterPlan:
     lacking: Annotated[tuple[str, ...], Quantity("no pass", opening=4)]
     cost: Annotated[Cost, Quantity("work", opening=2)]
     notes: Annotated[tuple[str, ...], Quantity("note")]
-
-    @property
-    def excluded(self) -> Annotated[list[str], Quantity("calibration")]:
-        """Name the identities that do not calibrate, or look alike."""
-        return excluded_words(self.exclusions, Terms("patients"))
-
-    @property
-    def unaffordable(self) -> Annotated[str, Quantity("no promise")]:
-        """Say why no family can be promised; empty where one can, or none was tried."""
-        return why_unaffordable(self.costs, self.detectors)
-
-    @property
-    def tables(self) -> list[Table]:
-        """Show what the threshold of each family leaves out."""
-        return [cost_table(self.costs)] if self.costs else []
 
 
 def describe_sets(

@@ -10,16 +10,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from memorisk.audits.comparison.pictures import MAX_PICTURES
-from memorisk.audits.comparison.terms import Terms
-from memorisk.audits.filter.choice import why_unaffordable
-from memorisk.audits.filter.page import cost_table
 from memorisk.audits.filter.result import Exclusions, FamilyCost, FamilyCount
-from memorisk.audits.filter.run import describe_sets, encoding_cost
-from memorisk.audits.filter.wording import excluded_words
+from memorisk.audits.filter.run import CalibrationPlan, describe_sets, encoding_cost
 from memorisk.audits.synthesize.loop import Loop
 from memorisk.audits.synthesize.rounds import BLOCK, TRAINING_BESIDE_BLOCK
 from memorisk.audits.synthesize.verdict import is_hopeless, rejection_words
-from memorisk.report.blocks import Table
 from memorisk.report.numbers import INLINE
 from memorisk.report.quantities import Quantity
 from memorisk.runs.workload import Cost, total
@@ -68,7 +63,7 @@ def _quality(loop: Loop, screened: int) -> Cost:
 
 
 @dataclass(frozen=True)
-class SynthesizePlan:
+class SynthesizePlan(CalibrationPlan):
     """Plan of a command."""
 
     generator: Annotated[str, Quantity("generator")]
@@ -113,21 +108,6 @@ class SynthesizePlan:
     """Cost if every place takes all its tries, and all that is drawn is screened, measured and audited."""
     notes: Annotated[tuple[str, ...], Quantity("note")]
     """Sentences on what was assumed or left out."""
-
-    @property
-    def excluded(self) -> Annotated[list[str], Quantity("calibration")]:
-        """Name the identities that do not calibrate, or look alike."""
-        return excluded_words(self.exclusions, Terms("patients"))
-
-    @property
-    def unaffordable(self) -> Annotated[str, Quantity("no promise")]:
-        """Say why no family can be promised; empty where one can, or none was tried."""
-        return why_unaffordable(self.costs, self.detectors)
-
-    @property
-    def tables(self) -> list[Table]:
-        """Show what the threshold of each family leaves out."""
-        return [cost_table(self.costs)] if self.costs else []
 
 
 def describe_loop(loop: Loop, *, timed: bool = True) -> SynthesizePlan:
