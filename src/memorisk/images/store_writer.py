@@ -235,7 +235,7 @@ def _resume(plan: StorePlan, layout: _Layout) -> tuple[_Layout, dict[int, Decode
         earlier = _Layout(**json.loads(first))
         same = (earlier.n, earlier.row[:2], earlier.dtype) == (layout.n, layout.row[:2], layout.dtype)
         if same and earlier.channels >= layout.channels and array.stat().st_size == earlier.total_bytes:
-            return earlier, _verified_blocks(array, earlier, lines)
+            return earlier, _verified_blocks(array, lines)
     except (OSError, ValueError, TypeError):
         pass
     shutil.rmtree(plan.building, ignore_errors=True)
@@ -250,7 +250,7 @@ def _resume(plan: StorePlan, layout: _Layout) -> tuple[_Layout, dict[int, Decode
     return layout, {}
 
 
-def _verified_blocks(array: Path, layout: _Layout, lines: list[str]) -> dict[int, DecodedBlock]:
+def _verified_blocks(array: Path, lines: list[str]) -> dict[int, DecodedBlock]:
     finished = {}
     rows = np.load(array, mmap_mode="r", allow_pickle=False)
     for line in lines:

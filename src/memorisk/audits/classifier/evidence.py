@@ -223,7 +223,7 @@ def evidence_from_table(table: pd.DataFrame, scale: LossScale = CROSS_ENTROPY) -
                 column[place] = rows[name].to_numpy()
                 halves[f"{name}_{half}"].append(column)
     matrices = {n: np.stack(v) for n, v in halves.items()}
-    evidence = Evidence(items, seeds, _design_of(items, matrices, design_roles), **matrices, scale=scale.name)
+    evidence = Evidence(items, seeds, _design_of(items, design_roles), **matrices, scale=scale.name)
     _check_membership(evidence)
     return evidence
 
@@ -363,7 +363,7 @@ def _roles(table: pd.DataFrame) -> tuple[str, str]:
     )
 
 
-def _design_of(items: Items, matrices: dict[str, np.ndarray], roles: tuple[str, str]) -> str:
+def _design_of(items: Items, roles: tuple[str, str]) -> str:
     if roles == ROLES[1]:
         return "paper"
     return "matched" if (items.split == "train").any() else "balanced"

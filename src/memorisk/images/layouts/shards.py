@@ -195,7 +195,7 @@ def load_shards(root: Path, shards: list[Shard], options: ImageOptions, name: st
     parts = []
     for shard in shards:
         with decoding(root / shard.path):
-            parts.append(_read(root, shard, features, roles))
+            parts.append(_read(root, shard, roles))
     _fill(draft, parts, features, roles, options)
     if "group" in roles and options.group_from is None:
         draft.group_from = f"column {one_line(roles['group'], 60)}"
@@ -308,7 +308,7 @@ def _only_classes(columns: list[str], features: Features, draft: Draft) -> str |
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _read(root: Path, shard: Shard, features: Features, roles: dict[str, str]) -> _Part:
+def _read(root: Path, shard: Shard, roles: dict[str, str]) -> _Part:
     """Read the columns of one shard, and the places of its images."""
     path, pixels = root / shard.path, roles["pixels"]
     schema = shard_schema(path)

@@ -25,7 +25,6 @@ DESCRIPTION = "generator.json"
 GENERATOR_KINDS = ("dit", "gan", "function")
 CONDITION_KINDS = ("none", "class", "vector")
 _FORMAT = 1
-_SEEDS = 1 << 63
 
 
 @dataclass(frozen=True, eq=False)
