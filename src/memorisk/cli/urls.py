@@ -33,7 +33,7 @@ _KINDS_OF_PLACE = re.compile(r"(?:[^:@/]*=)?(?:detector|latents|autoencoder|tran
 _FUNCTION = re.compile(r"[\w.]+:\w+")
 _SOURCES = ("detector", "detectors", "auditor", "features", "quality", "backbone", "backbones")
 """Arguments whose text is a source of features, as `memorisk.models.encoders.feature_sources.parse_source` reads it."""
-_NO_SOURCE = frozenset(("", "auto", "before", "none", "half", "mse", "ncc", "ssim", "random"))
+_NO_SOURCE = frozenset(("", "auto", "before", "none", "mse", "ncc", "ssim", "random"))
 """Words of these arguments that do not name a source."""
 _NEVER_READ = frozenset(("store", "cluster", "log_to", "to", "python_path"))
 _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)", re.DOTALL)

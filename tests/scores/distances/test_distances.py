@@ -280,7 +280,6 @@ def test_without_a_place_for_the_cache(monkeypatch):
 def test_registry():
     for name, measure in MEASURES.items():
         assert measure.name == name
-        assert measure.direction == "smaller is nearer"
         assert measure.domain in ("any", "non-negative", "binary")
         told = [field.name for field in dataclasses.fields(measure) if field.name not in ("rows", "like")]
         assert all(getattr(measure, name) for name in told)

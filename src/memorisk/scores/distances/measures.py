@@ -1,6 +1,7 @@
-"""The 14 measures of paper 003 and one more: direction, domain, fitted parameters, exact distances of small blocks.
+"""The 14 measures of paper 003 and one more: domain, fitted parameters, exact distances of small blocks.
 
-Names are SciPy's (``scipy.spatial.distance``); METHODS section 3. All are distances: the nearest has the smallest.
+Names are SciPy's (``scipy.spatial.distance``); METHODS section 3. All are distances: the nearest has the smallest,
+where the published code maximised distances.
 ``whitened`` is memorisk's own: the cosine of what images do not share. All scans of a device look alike, so that their
 embeddings lie in a narrow cone, and the differences between two people are small compared with what all share. The
 mean of the unit rows of the references is subtracted, and the rest divided by its spread in every direction (the
@@ -29,7 +30,6 @@ PAPER_MEASURES = (
     *("jensenshannon", "mahalanobis", "matching", "minkowski", "seuclidean", "sqeuclidean"),
 )
 """Names of the 14 measures of paper 003."""
-DIRECTION = "smaller is nearer"
 _ANY, _POSITIVE, _BINARY = "any", "non-negative", "binary"
 _NONE = "none"
 _SAME = "none"
@@ -60,8 +60,6 @@ class Measure:
     """Difference from ``scipy.spatial.distance.cdist``; "none" where there is none."""
     family: str
     """Method that evaluates many pairs at once: "product", "sum", "ratio", "share" or "entropy" (see ``bounds``)."""
-    direction: str = DIRECTION
-    """Direction, the same for all: METHODS section 3 names the published code that maximised distances."""
     rows: Callable[[FloatArray], FloatArray] | None = None
     """Function of a plug-in that returns what is compared of rows, float64 [m, d] to [m, d], each row on its own."""
     like: str | None = None
