@@ -3,6 +3,7 @@
 from typing import Any
 
 from memorisk.studies.engine.tables import StudyTable, fill_table
+from memorisk.studies.generators.config import KIND_NAMES
 from memorisk.studies.generators.page import _answers
 from memorisk.studies.generators.tables import LAYOUT
 
@@ -22,7 +23,7 @@ def share(low: float, high: float, **more: Any) -> dict[str, Any]:
 
 
 def figure(kind: str, low: float, high: float, better: str = "lower", **more: Any) -> dict[str, Any]:
-    row = {"kind": kind, "n_images": 50, "features": "pixels", "figure": "FID", "better": better, **ALIKE}
+    row = {"kind": KIND_NAMES[kind], "n_images": 50, "features": "pixels", "figure": "FID", "better": better, **ALIKE}
     return {**row, "estimate": low, "estimate_low": low, "estimate_high": high, **more}
 
 
@@ -48,12 +49,12 @@ def test_memorization_is_compared_at_the_ends_of_sizes_and_steps() -> None:
 
 
 def test_the_better_kind_has_the_better_end_of_the_figure() -> None:
-    fid = [figure("DiT", 1.0, 2.0), figure("GAN", 3.0, 4.0)]
+    fid = [figure("dit", 1.0, 2.0), figure("gan", 3.0, 4.0)]
     precision = [
-        figure("DiT", 0.1, 0.2, "higher", figure="precision"), figure("GAN", 0.3, 0.4, "higher", figure="precision")
+        figure("dit", 0.1, 0.2, "higher", figure="precision"), figure("gan", 0.3, 0.4, "higher", figure="precision")
     ]  # fmt: skip
-    equal = [figure("DiT", 1.0, 2.0, figure="KID"), figure("GAN", 1.5, 3.0, figure="KID")]
-    other_size = [figure("DiT", 1.0, 2.0, n_images=400)]
+    equal = [figure("dit", 1.0, 2.0, figure="KID"), figure("gan", 1.5, 3.0, figure="KID")]
+    other_size = [figure("dit", 1.0, 2.0, n_images=400)]
     counted = answers(generators=fid + precision + equal + other_size)["generators"]
     assert counted == {"n_compared": 3, "n_dit": 1, "n_gan": 1}
     assert "generators" not in answers(generators=fid[:1] + other_size)

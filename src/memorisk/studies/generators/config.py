@@ -26,6 +26,8 @@ from memorisk.training.generators.options import GeneratorOptions, PseudoOptions
 ALL, NO_QUALITY = "all", "none"
 STUDY_KEYS = ("settings", "generator", "classifiers", "datasets", "arms")
 SET_KEYS = ("images", "splits", "split_seed", "held_out")
+KIND_NAMES = {"dit": "DiT", "gan": "StyleGAN2"}
+"""Names of the kinds of generators in tables, by the setting `kind`."""
 ARM_KEYS = ("datasets", "generator", "training_images", "duplicates", "snapshots", "seeds", "images")
 STUDY_SETTINGS = ("seed", "snapshot_every", "device", "threads", "checkpoint_seconds", "keep_snapshots")
 """Settings of a training that the study sets itself."""
@@ -171,7 +173,7 @@ class Arm:
     @property
     def kind(self) -> str:
         """Name the kind of the generator in words."""
-        return {"gan": "StyleGAN2", "dit": "DiT"}[str(self.generator.get("kind", "dit"))]
+        return KIND_NAMES[str(self.generator.get("kind", "dit"))]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The page of the study: who is memorized; against size, steps and copies; DiT against GAN; figure 3; table 3.
+"""The page of the study: who is memorized; against size, steps and copies; quality; figure 3; table 3.
 
 Figures are drawn from the frames of the tables. Closest pairs are shown as pictures only where the user chose them:
 a training image, the generated one, their difference.
@@ -34,7 +34,7 @@ from memorisk.studies.engine.figures import drawn, series_of
 from memorisk.studies.engine.pages import answer_numbers, finding_blocks, lead_blocks, study_page
 from memorisk.studies.engine.rows import distinct, rows_of
 from memorisk.studies.engine.tables import StudyTable
-from memorisk.studies.generators.config import GeneratorsStudy
+from memorisk.studies.generators.config import KIND_NAMES, GeneratorsStudy
 from memorisk.studies.generators.memorization import HELD_OUT, pools
 from memorisk.studies.generators.results import Evaluation, StudyEvaluations
 from memorisk.studies.generators.tables import LAYOUT
@@ -215,7 +215,8 @@ def _answers(by_name: Mapping[str, StudyTable]) -> dict[str, dict[str, Any]]:
         "sizes": {"n_compared": len(sizes), "n_lower": sum(_is_below(most, fewest) for fewest, most in sizes)},
         "steps": {"n_compared": len(steps), "n_higher": sum(_is_below(first, last) for first, last in steps)},
         "copies": {"n_compared": len(trends), "n_shown": sum(trend != NOT_SHOWN for trend in trends)},
-        "generators": {"n_compared": len(kinds), "n_dit": kinds.count("DiT"), "n_gan": kinds.count("GAN")},
+        "generators": {"n_compared": len(kinds)}
+        | {f"n_{kind}": kinds.count(name) for kind, name in KIND_NAMES.items()},
         "sources": {
             "n_compared": len(memorized),
             "n_listed": len(distinct(sources, "dataset", "patient")) if len(sources) else 0,
