@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.classifier.explanations.run import BEFORE, check_features
+from memorisk.audits.classifier.explanations.result import BEFORE
+from memorisk.audits.classifier.explanations.run import check_features
 from memorisk.audits.classifier.finished_run import saved_options
 from memorisk.audits.classifier.options import PAPER_SEEDS, ClassifierOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name

@@ -16,7 +16,8 @@ from typing import Any
 
 from memorisk.audits.arms import REGIMES, compared_in
 from memorisk.audits.classifier.evidence import SCORES
-from memorisk.audits.classifier.explanations.run import BEFORE, explain
+from memorisk.audits.classifier.explanations.result import BEFORE
+from memorisk.audits.classifier.explanations.run import explain
 from memorisk.audits.classifier.finished_run import saved_options
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.retraining.defences import audit_defences

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.explanations.result import Explanation, LayerFindings
+from memorisk.audits.classifier.explanations.result import BEFORE, Explanation, LayerFindings
 from memorisk.report.blocks import (
     Block,
     Definitions,
@@ -65,17 +65,22 @@ def explanation_page(explanation: Explanation) -> Page:
 def ratio_sentence(row: dict[str, object]) -> list[str | Name]:
     """Return one feature space's answer in a sentence: the ratio in the pairwise form, within classes."""
     rho, low, high = (float(str(row[k])) for k in ("rho_residual", "low_residual", "high_residual"))
-    space: list[str | Name] = ["In the features ", Name(str(row["features"])), ": "]
+    space = ["By the features of ", _source(str(row["features"])), ", "]
     if np.isnan(rho):
-        return [*space, "too few patients to say."]
+        return [*space, "nothing can be decided: the patients are too few."]
     figures = f"rho {decimal(rho)} ({decimal(low)} to {decimal(high)}), p {_p(row['p'])}"
     if low > 0:
-        what = "within classes, more atypical images are memorized more: "
+        what = "more atypical images are memorized more, within classes: "
     elif high < 0:
-        what = "within classes, more atypical images are memorized less: "
+        what = "more atypical images are memorized less, within classes: "
     else:
-        what = "within classes, whether atypical images are memorized more cannot be decided: "
+        what = "whether more atypical images are memorized more, within classes, cannot be decided: "
     return [*space, what, f"{figures}."]
+
+
+def _source(features: str) -> str | Name:
+    """Name the network or the file that the features are from; the run's own network has no name."""
+    return "the run's network before its training" if features == BEFORE else Name(features)
 
 
 def explanation_screen(explanation: Explanation) -> FirstScreen:
@@ -116,7 +121,7 @@ def _glance(table: pd.DataFrame) -> list[Block]:
         Figure(
             svg=series_plot(
                 labels, {"rho": limits}, x_title="Spearman's rho with M, 95 % interval", cut=False,
-                sublabels=[str(name) for name in table["features"]],
+                sublabels=[inline_text([_source(str(name))]) for name in table["features"]],
             ),
             title="How M goes with atypicality, within classes",
             caption="",
@@ -214,7 +219,7 @@ def _images(explanation: Explanation) -> list[Block]:
         image_table = Table(
             frame=chosen, columns=columns, caption=caption, elsewhere="atypicality.parquet", most_rows=MOST_IMAGES
         )
-        blocks += [Heading(["In the features ", Name(str(space))]), image_table]
+        blocks += [Heading(["By the features of ", _source(str(space))]), image_table]
     return blocks
 
 

@@ -9,6 +9,9 @@ import pandas as pd
 from memorisk.report.numbers import to_json
 from memorisk.statistics.reliability import Reliability
 
+BEFORE = "before"
+"""Name of the features of the run's own network before its training."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedLayers:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.explanations.probes import ProbeSample, check_probes, probe_layers
-from memorisk.audits.classifier.explanations.result import Explanation, ExplanationSummary, LayerFindings
+from memorisk.audits.classifier.explanations.result import BEFORE, Explanation, ExplanationSummary, LayerFindings
 from memorisk.audits.classifier.finished_run import FinishedRun, open_finished
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import EXPLANATION_PAGE, render
@@ -30,7 +30,6 @@ from memorisk.statistics.association import associate
 from memorisk.training.classifiers.jobs import TrainJob
 from memorisk.training.features.extraction import check_feature_network, extract_features, feature_network
 
-BEFORE = "before"
 FOLDER, SUMMARY, PAGE = "explain", "explain.json", "explain.html"
 TABLES = ("atypicality", "atypicality_summary", "probes", "distances")
 SCORES = ("intra", "nearest_other", "ratio")
