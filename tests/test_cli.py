@@ -273,6 +273,8 @@ def test_a_target_is_looked_at_before_any_training(refused, tmp_path, images):
         create_model("small_cnn", num_classes=3, in_chans=1, image_size=8, seed=0).state_dict(), tmp_path / "three.pth"
     )
     assert "does not match" in refused(source, "--target", tmp_path / "three.pth")
+    torch.save(torch.nn.Linear(64, 2).state_dict(), tmp_path / "other.pth")
+    assert "audited from their losses (docs/losses.md)" in refused(source, "--target", tmp_path / "other.pth")
     assert "name it with target" in refused(images, "--target-classes", "a,b")
 
 
@@ -467,6 +469,16 @@ def test_code_that_ends_the_program_is_a_broken_run(capsys, monkeypatch, run, co
 
     monkeypatch.setattr(rendering, "render_again", leave)
     assert f"ended the program (SystemExit: {code})" in refusal(capsys, "report", run, code=3)
+
+
+def test_output_that_is_not_read_to_its_end_ends_the_command_in_silence(tmp_path):
+    asked = memorisk("audit", "synthetic", "--help")
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
 
 
 # Exit codes and output

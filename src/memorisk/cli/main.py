@@ -38,12 +38,13 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         return _fail(STOPPED, stopped_code(stop))
     except SystemExit as error:  # raised by code that is not memorisk's; its 0 would be taken for a pass
+        if isinstance(error.__context__, BrokenPipeError):  # by rich, as for the next error
+            return _unread()
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{one_line(place.filename, 120)}:{place.lineno}"
         return _fail(f"{where} ended the program (SystemExit: {error.code}); {RESUME_HINT}", MemoriskError.exit_code)
-    except BrokenPipeError:  # the reader of the output has gone; Python's own last flush must not complain either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except BrokenPipeError:
+        return _unread()
     except OSError as error:
         where = f" ({one_line(error.filename, 120)})" if error.filename else ""
         if error.errno == errno.EROFS:  # the same command would meet it again
@@ -75,6 +76,12 @@ def _run(words: list[str]) -> int:
     from memorisk.cli.program import run
 
     return run(words)
+
+
+def _unread() -> int:
+    """Stop since the reader of the output has gone; Python's own last flush must not complain either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def _imported_by_memorisk(error: ModuleNotFoundError) -> bool:

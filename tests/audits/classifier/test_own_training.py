@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.options import options_from
+from memorisk.audits.classifier.reasons import NothingLearned
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.cli.main import main
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import file_fingerprint
 from memorisk.runs.user_code.functions import load_named
+from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.training.classifiers.jobs import LOGITS
 from tests.commands import plain_images
 
@@ -313,6 +315,14 @@ def test_a_plan_says_when_the_duration_will_be_known(mine, capsys):
     assert command("--train", f"{mine}:train", "--dry-run") == 0
     printed = capsys.readouterr().out
     assert later in printed
+
+
+@pytest.mark.parametrize(
+    ("own", "options"), [(True, "--train-settings"), (False, "--epochs, --lr, --model, --weights")]
+)
+def test_the_cure_of_models_that_learned_nothing_names_settings_of_their_training(own, options):
+    reason = NothingLearned(utility="0.3", trained_here=True, own_function=own, units=UnitNames())
+    assert reason.remedy == f"the training that the released model really had ({options})"
 
 
 READING = (

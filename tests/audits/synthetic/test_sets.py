@@ -75,6 +75,8 @@ def test_parts_of_one_manifest_by_its_split(tmp_path: Path) -> None:
     source, made = tmp_path / "images" / "all.csv", store_of(synthetic, tmp_path)
     with pytest.raises(InputError, match="has the splits test, train, val; there is no 'holdout' in it"):
         read(source, made, held_out_split="holdout")
+    whole = "TRAIN has splits (test, train, val): all of its images are taken for training images; --held-out-split"
+    assert any(note.startswith(whole) for note in read(source, made).notes)
     sets = read(source, made, held_out_split="test")
     assert sets.held is not None
     assert (len(sets.train.images), len(sets.held.images)) == (5, 4)

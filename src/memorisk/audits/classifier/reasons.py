@@ -90,6 +90,8 @@ class NothingLearned(Reason, code="nothing-learned", gravity=_FIRST):
     utility: str
     """Accuracy and guessing, in words."""
     trained_here: bool
+    own_function: bool = False
+    """Whether the user's function made the models: it takes no settings of the built-in training."""
     text = Words(
         "the models are not surely better than guessing on unseen images ({utility}): a pass needs models that learned "
         "the task"
@@ -98,8 +100,9 @@ class NothingLearned(Reason, code="nothing-learned", gravity=_FIRST):
 
     @Words
     def remedy(self) -> str:
-        options = " (--epochs, --lr, --model, --weights)" if self.units.loss_scale.of_answers else ""
-        how = options if self.trained_here else ", and losses of the models that it makes"
+        built_in = "--epochs, --lr, --model, --weights" if self.units.loss_scale.of_answers else ""
+        options = "--train-settings" if self.own_function else built_in
+        how = (f" ({options})" if options else "") if self.trained_here else ", and losses of the models that it makes"
         return f"the training that the released model really had{how}"
 
 
@@ -331,8 +334,8 @@ def other_reasons(
     elif utility is None or utility.beats_guessing is None:
         reasons.append(UnknownLearning(units=units))
     elif utility.beats_guessing is False:
-        trained_here = bool(context.training)
-        reasons.append(NothingLearned(utility=utility.words, trained_here=trained_here, units=units))
+        here, own = bool(context.training), bool(context.training and context.training.get("function"))
+        reasons.append(NothingLearned(utility=utility.words, trained_here=here, own_function=own, units=units))
     if context.target is None:
         return reasons
     return [*reasons, *_target_reasons(context.target, units)]

@@ -395,7 +395,8 @@ def read_manifests(
     else:
         theirs = None if unseen is None else read_source(unseen, options.of_real())
         if len(names := given_splits(manifest_of(ours))) > 1:
-            notes.append(f"TRAIN has splits ({listed(names)}): all of its images are taken for training images.")
+            aside = "" if theirs is not None else "; --held-out-split takes the held-out images from them"
+            notes.append(f"TRAIN has splits ({listed(names)}): all of its images are taken for training images{aside}.")
     if unseen_are_null:
         if len(set(manifest_of(ours).groups)) < 2:
             name = one_line(manifest_of(ours).name)

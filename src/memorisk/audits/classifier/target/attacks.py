@@ -397,15 +397,21 @@ def open_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classifi
         raise InputError("--target with your own --train function: name the target's network with --model, too")
     name = options.one_model if recipe.own else recipe.model
     notes: list[str] = []
-    model = create_model(
-        name,
-        num_classes=recipe.targets.n_outputs,
-        in_chans=store.images.shape[-1],
-        image_size=store.images.shape[1],
-        weights=options.target,
-        seed=0,
-        on_note=notes.append,
-    )
+    try:
+        model = create_model(
+            name,
+            num_classes=recipe.targets.n_outputs,
+            in_chans=store.images.shape[-1],
+            image_size=store.images.shape[1],
+            weights=options.target,
+            seed=0,
+            on_note=notes.append,
+        )
+    except InputError as error:
+        raise InputError(
+            f"--target: {error}; name its network by --model; models of a network that memorisk does not build are "
+            "audited from their losses (docs/losses.md)"
+        ) from error
     # Pre-trained weights may be made to fit; the model that is to be released must be what the file says it is.
     changed = [note for note in notes if not note.endswith(HEAD_KEPT)]
     if changed or not notes:
