@@ -303,9 +303,9 @@ def _classes(result: Result) -> Table:
 def _figure(result: Result, detector: DetectorSummary, threshold: float) -> Figure:
     """Draw how far below an image and itself the best matches and calibration pairs lie, with the threshold."""
     name, top = detector.detector, detector.top
-    pools = {"synthetic images, best match": _depth(result.tables["scores"], name, top)}
+    pools = {"synthetic images": _depth(result.tables["scores"], name, top)}
     if len(real := result.tables["real_images"]):
-        pools["real images of new people, best match"] = _depth(real, name, top)
+        pools["real images of new people"] = _depth(real, name, top)
     if len(pairs := result.tables["calibration"]):
         pools["calibration pairs"] = _depth(pairs, name, top)
     distances = {what: values for what, values in pools.items() if len(values)}

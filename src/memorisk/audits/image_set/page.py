@@ -91,13 +91,13 @@ def check_page(
 
 def _lead(check: ImageCheck, sets: pd.DataFrame, pictures: Mapping[str, CopyPicture] | None) -> list[Block]:
     """Name the problems that would spoil an audit, show images per label and the first copies, and the counts."""
+    unread = len(check.unreadable) + len(check.not_read)
     facts = Facts(
         [
-            Fact("Images", count(check.n)),
+            Fact("Images", count(check.n), f"{count(unread)} could not be read"),
             Fact("Labels", count(len(check.classes))),
             Fact("Patients or other groups", count(len(check.groups))),
             Fact("Sets of copies", count(sets["set"].nunique()), plural(len(sets), "image", "images")),
-            Fact("Could not be read", count(len(check.unreadable) + len(check.not_read))),
         ]
     )
     return [problem_box(check.problems), Panel([*_labels(check), *_first_copies(sets, pictures)]), facts]

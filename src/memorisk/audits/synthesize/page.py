@@ -119,7 +119,7 @@ def loop_page(result: Result, pictures: Mapping[Pair, PairPicture] | None = None
     n, filtered = summary.numbers, summary.numbers.filter
     title: list[Inline] = ["Images made, screened and made again"]
     if not redact:
-        title += [" ", Name(n.generator)]
+        title += [": ", Name(n.generator)]
     promised = [*guarantee_section(result, filtered), *_selected(n)]
     sections = [*audit_section(filtered), Section("What is promised", promised, "guarantee")]
     if filtered.sets.filtered:

@@ -87,7 +87,7 @@ def strongest_figure(result: PairBenchmark) -> list[Block]:
     frame = overall(result.table("figure_4").ours)
     names = [str(name) for name in result.board["detector"]]
     series = series_of(frame, "rule", "detector", names, ("recall", "recall_low", "recall_high"))
-    series = {f"threshold of {words}": series[words] for words in RULE_WORDS.values() if words in series}
+    series = {f"at {words}": series[words] for words in RULE_WORDS.values() if words in series}
     svg = series_plot(names, series, x_title="Recall of the strongest copies", reference=None, cut=False)
     caption = (
         "Mean over families and data sets of the share of copies that are recognised as their source, at the strongest "

@@ -30,9 +30,9 @@ from memorisk.report.glance import limits_of
 from memorisk.statistics.memorization.probes import CLS, chance_band
 
 MEANINGS = {
-    "intra": "distance to its own class",
-    "nearest_other": "distance to the nearest other class",
-    "ratio": "the ratio of the two",
+    "intra": "distance to own class",
+    "nearest_other": "to nearest other class",
+    "ratio": "ratio of the two",
 }
 KIND_NAMES = {"logistic": "logistic regression", "mlp": "one hidden layer"}
 MOST_IMAGES = 50
@@ -114,6 +114,7 @@ def _glance(table: pd.DataFrame) -> list[Block]:
     if not len(table):
         return []
     labels = [MEANINGS.get(str(score), str(score)) for score in table["score"]]
+    sources = [inline_text([_source(str(name))]) for name in table["features"]]
     limits = limits_of(table, "rho_residual", "low_residual", "high_residual")
     rhos = column_numbers(table, "rho_residual")
     spoken = "; ".join(f"{label}: {decimal(rho)}" for label, rho in zip(labels, rhos, strict=True))
@@ -121,7 +122,7 @@ def _glance(table: pd.DataFrame) -> list[Block]:
         Figure(
             svg=series_plot(
                 labels, {"rho": limits}, x_title="Spearman's rho with M, 95 % interval", cut=False,
-                sublabels=[inline_text([_source(str(name))]) for name in table["features"]],
+                sublabels=sources if len(set(sources)) > 1 else None,
             ),
             title="How M goes with atypicality, within classes",
             caption="",
