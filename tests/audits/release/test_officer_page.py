@@ -168,7 +168,7 @@ def test_no_dots_of_0_people_where_none_could_have_been_found(runs: Path) -> Non
     for status, drawn in (("pass", True), ("undecided", False)):
         page = render_page(officer_page(with_figures(stated, status, **nobody)))
         assert ("<circle" in page) == drawn
-        assert (f"0 of {stated.audits[0].n_units} patients are recognisable" in page) == drawn
+        assert (f"0 of {stated.audits[0].n_units} patients are pointed at" in page) == drawn
     losses = make_statement("runs/losses")
     untested = with_figures(losses, "undecided", classes_tested=0, flagged=0)
     assert "<circle" not in render_page(officer_page(untested))

@@ -163,7 +163,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "must reach 60 %" in doubts({}, recall=0.6)[0]
     singled = doubts({"n_singled": 2, "n_singled_patients": 1})
     assert "2 synthetic images are singled out: nearer to 1 training patient than chance" in singled[0]
-    assert "a judgement of these pairs in review.csv (--review)" in singled[1]
+    assert "a judgement of these pairs (memorisk view RUN" in singled[1]
     many = {"jpeg": asdict(clopper_pearson(0, 60))}
     gone = doubts({"recall_by_kind": {}, "plant_kinds": ["jpeg"]})
     assert "could be copied in this way: jpeg" in gone[0]

@@ -16,7 +16,7 @@ from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Number, R
 
 _WITHOUT = "memorisk release SET CLEAN --without RUN"
 """Command that writes a set without the images of pairs that no person dismissed."""
-_LOOK = "a judgement of these pairs in review.csv (--review)"
+_LOOK = "a judgement of these pairs (memorisk view RUN, or review.csv and --review)"
 
 
 class CopyReason(Reason, bears_on=FAIL):

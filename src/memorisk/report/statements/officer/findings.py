@@ -80,7 +80,7 @@ def affected_people(audit: AuditStatement) -> Affected | None:
     if kind_of(audit.kind).of_generated_set:
         n, n_all = counts.get("to_leave_out_people"), _training_people(audit)
         could = bool(n) or audit.status == PASS
-        whose, clauses = "training ", ("is recognisable in a generated image", "are recognisable in a generated image")
+        whose, clauses = "training ", ("is pointed at by a generated image", "are pointed at by a generated image")
     else:
         n, n_all = counts.get("flagged"), audit.n_units or 0
         could, whose, clauses = bool(counts.get(_OF_CLASSES)), "", ("stands out", "stand out")
