@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
@@ -820,17 +821,63 @@ MISTYPED = {
 """Commands with a mistyped value, and what the refusal says."""
 
 
-def test_mistyped_values_are_refused_before_torch_is_loaded(tmp_path):
-    (tmp_path / "digits").mkdir()  # a folder, so that a model of this name is there
+def refused_early(commands: Iterable[str], folder: Path) -> list[str]:
+    """Give commands to one process, which must refuse each without torch or timm; return the refusals."""
     code = "import sys, memorisk.cli.main as c\n"
     code += (
         "for words in sys.argv[1:]: print(c.main(words.split()), [m for m in ('torch', 'timm') if m in sys.modules])"
     )
-    asked = [sys.executable, "-c", code, *MISTYPED]
-    shown = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=tmp_path)
-    refusals = shown.stderr.splitlines()
-    assert len(refusals) == len(MISTYPED)
-    for (command, message), refusal_line in zip(MISTYPED.items(), refusals, strict=True):
-        assert message in refusal_line, command
-    assert shown.stdout.splitlines() == ["2 []"] * len(MISTYPED)
-    assert entries(tmp_path) == ["digits"]
+    before, asked = entries(folder), list(commands)
+    shown = subprocess.run([sys.executable, "-c", code, *asked], capture_output=True, text=True, check=True, cwd=folder)
+    assert shown.stdout.splitlines() == ["2 []"] * len(asked)
+    assert entries(folder) == before
+    return shown.stderr.splitlines()
+
+
+def test_mistyped_values_are_refused_before_torch_is_loaded(tmp_path):
+    (tmp_path / "digits").mkdir()  # a folder, so that a model of this name is there
+    for (command, message), line in zip(MISTYPED.items(), refused_early(MISTYPED, tmp_path), strict=True):
+        assert message in line, command
+
+
+MISTYPED_STUDIES = [
+    (
+        "rare-distinctive",
+        "{architectures: {A: {model: small_cnn}, B: {model: smal_cnn}}, datasets: {D: {images: digits}}}",
+        "unknown model 'smal_cnn'. Did you mean 'small_cnn'?",
+    ),
+    (
+        "rare-distinctive",
+        "{settings: {device: gpu}, architectures: {A: {}}, datasets: {D: {images: digits}}}",
+        "unknown device 'gpu'",
+    ),
+    (
+        "rare-distinctive",
+        "{explain: {features: [resnet5]}, architectures: {A: {}}, datasets: {D: {images: digits}}}",
+        "unknown model 'resnet5'",
+    ),
+    (
+        "unique-features",
+        "{datasets: {D: {images: digits, probes: digits, networks: [mlp1], augment: flipp}}}",
+        "unknown augmentation 'flipp'",
+    ),
+    (
+        "generators",
+        "{settings: {detectors: [pixel:8]}, datasets: {D: {images: digits}}, arms: {a: {generator: {steps: 5}}}}",
+        "unknown kind of features 'pixel'",
+    ),
+    (
+        "generators",
+        "{generator: {steps: 5, lr: -1}, datasets: {D: {images: digits}}, arms: {a: {}}}",
+        "arm a: lr is -1; it must be above 0",
+    ),
+]
+"""Studies, their files with a mistyped value, and what the refusal says."""
+
+
+def test_mistyped_values_of_a_study_are_refused_before_torch_is_loaded(tmp_path):
+    for number, (_, text, _) in enumerate(MISTYPED_STUDIES):
+        (tmp_path / f"{number}.yaml").write_text(text)
+    asked = [f"study {name} --config {n}.yaml --out run" for n, (name, _, _) in enumerate(MISTYPED_STUDIES)]
+    for (_, text, message), line in zip(MISTYPED_STUDIES, refused_early(asked, tmp_path), strict=True):
+        assert message in line, text

@@ -224,6 +224,8 @@ class StudyKind(NamedTuple):
     help: str
     file: str
     """Description of its file."""
+    read: str
+    """Function that checks its file and loads nothing heavy."""
     run: str
     plan: str
     show_plan: str
@@ -237,6 +239,7 @@ STUDIES = (
         'Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8.\n\n'
         "The exit code is 3 if a cell failed, or would be refused in a dry run.",
         "YAML file with architectures, data sets and seeds (docs/study.md).",
+        "memorisk.studies.rare_distinctive.config:read_study",
         "memorisk.studies.rare_distinctive.study:study_rare_distinctive",
         "memorisk.studies.rare_distinctive.plan:plan_study",
         "memorisk.cli.show.training:show_study_plan",
@@ -246,6 +249,7 @@ STUDIES = (
         "unique-features",
         'Paper 002, "Unintended memorisation of unique features": tables 1 to 3, figures 3 to 6.',
         "YAML file with data sets, probes, networks and canaries (docs/unique-features.md).",
+        "memorisk.studies.unique_features.config:read_unique",
         "memorisk.studies.unique_features.study:study_unique_features",
         "memorisk.studies.unique_features.study:plan_unique",
         "memorisk.cli.show.training:show_unique_features_plan",
@@ -255,6 +259,7 @@ STUDIES = (
         "Return what generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper "
         "004).",
         "YAML file with data sets and generators (docs/study-generators.md).",
+        "memorisk.studies.generators.config:read_generators",
         "memorisk.studies.generators.study:study_generators",
         "memorisk.studies.generators.study:plan_generators",
         "memorisk.cli.show.generators:show_generators_plan",
@@ -299,6 +304,7 @@ def _add_study(kind: StudyKind) -> None:
             set_function_folder(settings, "python_path", file)
         if not tables_only:
             _refuse_missing_sets(config)
+        load_part(kind.read)(config)
         if dry_run:
             plan = with_progress_bar(load_part(kind.plan), config, out=out)
             load_part(kind.show_plan)(plan)

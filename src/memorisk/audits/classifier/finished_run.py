@@ -17,7 +17,7 @@ from torch import nn
 
 from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, Items, evidence_from_table
 from memorisk.audits.classifier.losses import read_scores
-from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions, options_from
+from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions, saved_options
 from memorisk.audits.classifier.planning.plan import Plan, draw_parts, make_plan
 from memorisk.audits.classifier.result import ClassifierVerdict
 from memorisk.audits.classifier.twins.trainings import Recipe, make_jobs, prepare_recipe
@@ -31,7 +31,6 @@ from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json
 from memorisk.runs.folder import is_hidden, other_settings, read_config
-from memorisk.runs.settings import written_settings
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.training.classifiers.jobs import WEIGHTS, TrainJob, build_network
 from memorisk.training.classifiers.regimes import merge_adapters
@@ -180,15 +179,6 @@ def _refuse_pseudonymised(config: dict[str, Any], path: Path, images_given: bool
             f"{one_line(path)} was pseudonymised and does not tell where its {hidden[0].replace('_', ' ')} "
             f"{'are' if hidden[0] == 'images' else 'is'}: {cure}"
         )
-
-
-def saved_options(config: dict[str, Any]) -> ClassifierOptions:
-    """Read the settings in a run's ``config.yaml``.
-
-    Raises:
-        InputError: A value is not allowed.
-    """
-    return options_from(written_settings(ClassifierOptions, config))
 
 
 def _rows(items: Items, plan: Plan, names: Pseudonyms, folder: Path) -> np.ndarray:

@@ -11,7 +11,7 @@ from memorisk.report.options import ReportOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.options import By, CheckpointSeconds, Device, OneImagePerPatient, Threads, grouped
-from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of
+from memorisk.runs.settings import check_between, check_counts, check_finite, check_types, settings_of, written_settings
 from memorisk.statistics.verdicts.levels import ATTACK_GATE, NOTICE, VERDICT_LEVEL
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR, LossScale
 from memorisk.training.engine.options import (
@@ -325,3 +325,12 @@ def options_from(settings: dict[str, Any]) -> ClassifierOptions:
         InputError: A name is unknown, or a value is not allowed.
     """
     return settings_of(ClassifierOptions, settings)
+
+
+def saved_options(config: dict[str, Any]) -> ClassifierOptions:
+    """Read the settings in a run's ``config.yaml``.
+
+    Raises:
+        InputError: A value is not allowed.
+    """
+    return options_from(written_settings(ClassifierOptions, config))

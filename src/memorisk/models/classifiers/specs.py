@@ -319,7 +319,9 @@ register_spec(
     )
 )
 
-for _net, _size in (("mlp1", 28), ("cnn1", 28), ("cnn2", 32)):
+UNIQUE_NETWORKS = {"mlp1": 28, "cnn1": 28, "cnn2": 32}
+"""Side in pixels of the images of each network of the paper on unique features that regularisers can be added to."""
+for _net, _size in UNIQUE_NETWORKS.items():
     for _end in ("", "_dropout", "_bn", "_dropout_bn"):
         register_spec(
             ModelSpec(

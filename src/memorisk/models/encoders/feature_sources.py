@@ -294,6 +294,25 @@ def check_network(name: str, weights: str | Path | None) -> ModelSpec:
     return spec
 
 
+def check_feature_network(name: str, weights: str | Path | None) -> ModelSpec:
+    """Refuse a network for features that does not exist or whose weights are not named; nothing is built.
+
+    Args:
+        name: Name of the network, as for `feature_network`.
+        weights: File of its weights, ``default`` or ``none``.
+
+    Raises:
+        InputError: The network or weights file does not exist, or weights are not named.
+    """
+    if weights is None:
+        check_network(name, "none")
+        raise InputError(
+            f"features of {one_line(name, 60)} need its pre-trained weights: name their file with --feature-weights, "
+            "'default' to download them, or 'none' for random ones"
+        )
+    return check_network(name, weights)
+
+
 def _known_network(name: str) -> None:
     try:
         model_spec(name)

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions
+from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.models.settings import SamplingOptions
 from memorisk.report.options import ReportOptions
-from memorisk.runs.environment import check_device
+from memorisk.runs.environment import check_device_name
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_between, check_counts, check_types, setting_names, settings_of
@@ -20,7 +22,6 @@ from memorisk.studies.engine.study_file import (
     reading_study,
     refuse_value,
 )
-from memorisk.training.detectors.pair_detectors import open_pair_detector
 from memorisk.training.generators.options import GeneratorOptions, PseudoOptions
 
 ALL, NO_QUALITY = "all", "none"
@@ -80,7 +81,7 @@ class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
         for one in self.strengths:
             if one not in ("weak", "strong"):
                 raise unknown_name("strength of copies", one, ("weak", "strong"))
-        check_device(self.device)
+        check_device_name(self.device)
 
     @property
     def quality_source(self) -> str:
@@ -209,7 +210,8 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
     check_keys("settings", settings, setting_names(GeneratorsOptions))
     options = settings_of(GeneratorsOptions, settings)
     for source in sorted({*options.detectors, options.quality_source} - {NO_QUALITY}):
-        open_pair_detector(source)
+        if not Path(source).exists():  # the folder of a detector is read with its weights
+            parse_source(source)
     datasets = {name: _read_set(name, one) for name, one in read_section(config, "datasets").items()}
     shared = config.get("generator") or {}
     check_keys("generator", shared, setting_names(GeneratorOptions))

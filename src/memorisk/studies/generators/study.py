@@ -232,7 +232,10 @@ class GeneratorsRun(Study[GeneratorsResult]):
         self.settings = self.names.knowing(config).settings({**config, "run": identity})
         self.identity = self.settings["run"]
         self.sources = {f"the images of {name}": one.images for name, one in self.study.datasets.items()}
+        check_device(self.options.device)
         self.detectors = Detectors(self.options.device)
+        for source in {*self.options.detectors, self.options.quality_source} - {NO_QUALITY}:
+            self.detectors.open(source)
 
     def prepare(self, progress: Progress) -> None:
         """Decode every data set and plan the cells; ``refused`` are those that no data set has images for."""

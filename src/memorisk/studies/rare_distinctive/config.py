@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.classifier.explanations.result import BEFORE
-from memorisk.audits.classifier.explanations.run import check_features
-from memorisk.audits.classifier.finished_run import saved_options
-from memorisk.audits.classifier.options import PAPER_SEEDS, ClassifierOptions
+from memorisk.audits.classifier.explanations.spaces import check_features
+from memorisk.audits.classifier.options import PAPER_SEEDS, ClassifierOptions, saved_options
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.runs.environment import check_device_name
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import fingerprint
 from memorisk.runs.settings import check_names, setting_names
@@ -162,6 +163,10 @@ def _settings(
     names = setting_names(ClassifierOptions)
     check_names(f"setting of {one_line(dataset, 60)}", merged, names)
     options = saved_options(merged)
+    check_device_name(options.device)
+    for network in () if options.train else options.model:
+        if network != "auto":
+            model_spec(network)
     return {name: getattr(options, name) for name in names}
 
 

@@ -18,8 +18,7 @@ from memorisk.audits.arms import REGIMES, compared_in
 from memorisk.audits.classifier.evidence import SCORES
 from memorisk.audits.classifier.explanations.result import BEFORE
 from memorisk.audits.classifier.explanations.run import explain
-from memorisk.audits.classifier.finished_run import saved_options
-from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.classifier.options import ClassifierOptions, saved_options
 from memorisk.audits.classifier.retraining.defences import audit_defences
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.pseudonyms import Pseudonyms

@@ -8,9 +8,8 @@ from memorisk.audits.feature.marks import choose_mark
 from memorisk.audits.feature.options import TEXT, MarkOptions
 from memorisk.images.alterations.mark_controls import CONTROL_KINDS
 from memorisk.images.options import ImageOptions
-from memorisk.models.classifiers.specs import model_spec
-from memorisk.models.classifiers.unique_features import LAYERS, NAMES
-from memorisk.runs.environment import check_device
+from memorisk.models.classifiers.specs import UNIQUE_NETWORKS, model_spec
+from memorisk.runs.environment import check_device_name
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_between, check_counts, check_names, check_types, setting_names, settings_of
@@ -118,7 +117,7 @@ class UniqueOptions(MarkOptions, ClusterOptions):
             raise InputError("no mark: name a letter, text:..., pattern:SEED or an image file")
         if self.font is not None and not self.mark.startswith(TEXT) and self.controls in CONTROL_KINDS:
             raise InputError(f"font is for text, and mark is {one_line(self.mark, 40)}: name text:..., or no font")
-        check_device(self.device)
+        check_device_name(self.device)
 
 
 @dataclass(frozen=True)
@@ -183,6 +182,10 @@ def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
     sets = read_section(config, "datasets")
     datasets = {name: _read_set(name, settings) for name, settings in sets.items()}
     study = UniqueStudy(protocol, options, datasets, training)
+    for one in datasets.values():
+        network = next((one.asks(which)[0] for which in STUDIES if one.asks(which)), None)
+        if one.augment is not None and network is not None:
+            train_options(study, network, "augmentation", 1, one.augment)
     for name in training:
         model_spec(name)
         train_options(study, name, PLAIN, 1, None)
@@ -252,10 +255,10 @@ def _read_set(name: str, values: Any) -> UniqueSet:
     for which, chosen in networks.items():
         for network in chosen:
             model_spec(network)
-            if network in NAMES and network not in LAYERS:
+            plain = network.partition("_")[0]
+            if plain in UNIQUE_NETWORKS and network != plain:
                 raise InputError(
-                    f"{title}: {which} names {network}; name {network.partition('_')[0]}, regularisers are named in "
-                    "regularisers"
+                    f"{title}: {which} names {network}; name {plain}, regularisers are named in regularisers"
                 )
     regularisers = _names(f"{title}: regularisers", values.get("regularisers")) or REGULARISERS
     for one in regularisers if networks["regularised"] else ():
@@ -263,8 +266,8 @@ def _read_set(name: str, values: Any) -> UniqueSet:
             if part not in _PARTS:
                 raise unknown_name(f"regulariser of {title}", part, _PARTS)
         for network in networks["regularised"]:
-            if network_name(network, one) != network and network not in LAYERS:
-                raise InputError(f"{title}: {one} exists for {', '.join(LAYERS)}, not for {network}")
+            if network_name(network, one) != network and network not in UNIQUE_NETWORKS:
+                raise InputError(f"{title}: {one} exists for {', '.join(UNIQUE_NETWORKS)}, not for {network}")
     augment = values.get("augment")
     hint = "give names joined by commas, as in contrast,hflip"
     refuse_value(augment is None or isinstance(augment, str), title, "augment", augment, hint)

@@ -24,7 +24,7 @@ from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.models.classifiers.specs import ModelSpec, model_spec
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.copy_detectors import Detector
-from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, check_network
+from memorisk.models.encoders.feature_sources import RANDOM, FeatureSource, check_feature_network
 from memorisk.models.encoders.networks import PixelPca, Trunk, preparation
 from memorisk.models.lcmem import LatentDetector
 from memorisk.models.network_parts import head_module
@@ -158,25 +158,6 @@ def feature_network(
         raise InputError(f"--feature-size is {size}; it must be at least 1")
     model = create_model(name, num_classes=2, in_chans=3, image_size=side, weights=weights, seed=0)
     return model, spec, side
-
-
-def check_feature_network(name: str, weights: str | Path | None) -> ModelSpec:
-    """Refuse a network for features that does not exist or whose weights are not named; nothing is built.
-
-    Args:
-        name: Name of the network, as for `feature_network`.
-        weights: File of its weights, ``default`` or ``none``.
-
-    Raises:
-        InputError: The network or weights file does not exist, or weights are not named.
-    """
-    if weights is None:
-        check_network(name, "none")
-        raise InputError(
-            f"features of {one_line(name, 60)} need its pre-trained weights: name their file with --feature-weights, "
-            "'default' to download them, or 'none' for random ones"
-        )
-    return check_network(name, weights)
 
 
 def extract_features(

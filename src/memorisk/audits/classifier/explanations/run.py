@@ -13,6 +13,7 @@ import pandas as pd
 
 from memorisk.audits.classifier.explanations.probes import ProbeSample, check_probes, probe_layers
 from memorisk.audits.classifier.explanations.result import BEFORE, Explanation, ExplanationSummary, LayerFindings
+from memorisk.audits.classifier.explanations.spaces import check_features, is_named_network, space_label
 from memorisk.audits.classifier.finished_run import FinishedRun, open_finished
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import EXPLANATION_PAGE, render
@@ -28,7 +29,7 @@ from memorisk.scores.atypicality import centroid_atypicality, normalised_feature
 from memorisk.scores.memorization import memorization
 from memorisk.statistics.association import associate
 from memorisk.training.classifiers.jobs import TrainJob
-from memorisk.training.features.extraction import check_feature_network, extract_features, feature_network
+from memorisk.training.features.extraction import extract_features, feature_network
 
 FOLDER, SUMMARY, PAGE = "explain", "explain.json", "explain.html"
 TABLES = ("atypicality", "atypicality_summary", "probes", "distances")
@@ -123,7 +124,7 @@ def explain(
     tables, associations = [], []
     for space in spaces:
         values = _features(space, opened, feature_weights, feature_size, device, progress)
-        tables.append(atypicality_table(_space_label(space), values, opened))
+        tables.append(atypicality_table(space_label(space), values, opened))
         n_seeds = len(opened.evidence.seeds)
         associations += association_rows(tables[-1], n_seeds=n_seeds, permutations=permutations)
     explanation = Explanation(
@@ -214,41 +215,6 @@ def association_rows(table: pd.DataFrame, *, n_seeds: int, permutations: int) ->
     return rows
 
 
-def check_features(
-    features: Sequence[str | Path], weights: str | Path | None, size: int | None = None, permutations: int = 1
-) -> list[str]:
-    """Return the names of the feature spaces, each once; what can be refused without a run is refused.
-
-    Args:
-        features: Feature spaces; these and the other arguments are those of `explain`.
-        weights: Weights of the named networks.
-        size: Pixels a side that named networks get.
-        permutations: Random permutations behind each p-value.
-
-    Raises:
-        InputError: A network or file does not exist, or weights or a size are missing or of no use.
-    """
-    if permutations < 1:
-        raise InputError(f"permutations is {permutations}; at least 1 is needed")
-    spaces = list(dict.fromkeys(str(f) for f in ([features] if isinstance(features, str | Path) else features)))
-    if not spaces:
-        raise InputError("no features are named: name a network, a file, or 'before' for the run's own network")
-    for space in spaces:
-        if is_feature_file(space) and not Path(space).is_file():
-            raise InputError(f"feature file {one_line(space)} does not exist")
-    if len({_space_label(s) for s in spaces}) < len(spaces):
-        raise InputError("two feature files have the same name: rename one, since the results carry that name")
-    named = [s for s in spaces if _is_named(s)]
-    if (weights is not None or size is not None) and not named:
-        option = "--feature-weights" if weights is not None else "--feature-size"
-        raise InputError(f"{option} is for a named network, and --features names none: leave it out")
-    if weights not in (None, "default", "none") and len(named) > 1:
-        raise InputError(f"--feature-weights is one network's, and {', '.join(named)} are named: look at one at a time")
-    for name in named:
-        check_feature_network(name, weights)
-    return spaces
-
-
 def _check_networks(spaces: list[str], run: FinishedRun, weights: str | Path | None, size: int | None) -> None:
     """Refuse what cannot be built before the first pass; files are read once for that."""
     for space in spaces:
@@ -258,15 +224,6 @@ def _check_networks(spaces: list[str], run: FinishedRun, weights: str | Path | N
             read_features(space, run.store.manifest.images)
         else:
             feature_network(space, weights, size=size, stored_size=int(run.store.images.shape[1]))
-
-
-def _space_label(space: str) -> str:
-    """Name a feature space: a file by its name alone, since its folder may name people."""
-    return Path(space).name if is_feature_file(space) else space
-
-
-def _is_named(space: str) -> bool:
-    return space != BEFORE and not is_feature_file(space)
 
 
 def _features(
@@ -294,7 +251,7 @@ def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, pe
             "The run's network started from random weights: its features before the training are those of a random "
             "network."
         )
-    if any(_is_named(s) for s in spaces) and weights == "none":
+    if any(is_named_network(s) for s in spaces) and weights == "none":
         notes.append("The named networks have random weights: their features were never trained.")
     if not run.store.manifest.groups_given:
         notes.append("No patient ids were given: images of one patient may make each other typical and count as many.")
@@ -303,7 +260,7 @@ def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, pe
         data_hash=run.store.data_hash,
         design=options.chosen_design,
         seeds=tuple(int(s) for s in evidence.seeds),
-        features=tuple(_space_label(s) for s in spaces),
+        features=tuple(space_label(s) for s in spaces),
         feature_weights=None if weights is None else Path(str(weights)).name,
         n_scored=int(scored.sum()),
         n_groups_scored=len(np.unique(evidence.items.group[scored].astype(str))),
