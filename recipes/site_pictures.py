@@ -24,6 +24,8 @@ from recipes.first_screens import COMMANDS, make_runs  # noqa: E402
 from tests.report.chromium import Chromium, find_chromium  # noqa: E402
 
 WIDTH = 1200
+ABOVE = 100
+"""Number of lines above the answer of a report, which fills the rest of a first screen."""
 MOST_BYTES = 150_000
 PARTS = {
     "classifier": {
@@ -98,7 +100,7 @@ def kept(picture: Image.Image, box: list[float], path: Path, most: int) -> None:
     left, top, right, bottom = (round(v) for v in box)
     part = picture.crop((left - 8, top - 8, right + 8, min(bottom + 8, top + most)))
     file = BytesIO()
-    part.convert("RGB").quantize(48).save(file, "PNG", optimize=True)
+    part.convert("RGB").quantize(96).save(file, "PNG", optimize=True)
     if len(file.getvalue()) > MOST_BYTES:
         raise SystemExit(f"{path} would have {len(file.getvalue()):,} bytes")
     path.write_bytes(file.getvalue())
@@ -117,7 +119,7 @@ def pictures_of(
         parts: Selector and largest number of lines of each part.
         places: Folder for the picture of the whole page, and folder of the parts.
     """
-    browser.open(page, width=WIDTH, height=1000)
+    browser.open(page, width=WIDTH, height=parts["verdict"][1] + ABOVE)
     whole = places[0] / f"{name}.png"
     browser.screenshot(whole)
     for part, (selector, most) in parts.items():
