@@ -11,6 +11,8 @@ from starlette.testclient import TestClient
 
 from memorisk.audits.image_set.options import CheckOptions
 from memorisk.audits.image_set.run import check_set
+from memorisk.audits.run_images import CLASSIFIED
+from memorisk.runs.errors import InputError
 from memorisk.runs.folder import read_config
 from memorisk.view.app import create_app
 from memorisk.view.copies import ALONE_PER_PAGE, CheckRun, CopyFilters
@@ -74,6 +76,17 @@ def test_a_picture_is_that_of_its_path(seen: CheckRun, check: Path) -> None:
             np.testing.assert_array_equal(
                 pixels, np.asarray(Image.open(check.parent.parent / "set" / one.path)), one.path
             )
+
+
+def test_a_picture_that_changed_since_the_check_is_refused(tmp_path: Path) -> None:
+    table = write_set(tmp_path / "set")
+    check_set(str(table), CheckOptions(skip_unreadable=False), out=tmp_path / "run")
+    seen = CheckRun(tmp_path / "run", read_config(tmp_path / "run"), "/run/x")
+    part, row = seen.images.part(CLASSIFIED), 0
+    shown = part.pixels(row)
+    Image.fromarray(255 - shown[..., 0]).save(part.file(row))
+    with pytest.raises(InputError, match="the image has changed since the run read it"):
+        part.pixels(row)
 
 
 def test_the_run_tells_its_problems_what_was_not_read_and_labels(check: Path) -> None:

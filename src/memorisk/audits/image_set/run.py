@@ -15,7 +15,8 @@ from memorisk.audits.image_set.tables import FOUND, copy_sets
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.runner import REPORT, Audit, run_audit
 from memorisk.images.manifest import Manifest
-from memorisk.images.options import image_options
+from memorisk.images.options import ImageOptions, image_options
+from memorisk.images.pixels import PIXEL_HASH
 from memorisk.images.set_check.check import ImageCheck, check_images
 from memorisk.images.sources.registry import load_manifest
 from memorisk.report.page import render_page
@@ -115,7 +116,8 @@ class ImageSetCheck(Audit[tuple[Manifest, ImageCheck], tuple[Manifest, ImageChec
         page = render_page(check_page(check, sets, pictures, redact=options.redact))
         remove_recorded(run / SUMMARY)
         if names.key is None:
-            manifest.save(run / MANIFEST)
+            stored = options.size is None and options.channels == ImageOptions.channels  # the viewer changes others
+            manifest.save(run / MANIFEST, **{PIXEL_HASH: check.pixel_hashes if stored else ""})
         else:  # the viewer shows no picture of a run under pseudonyms: what an earlier one listed goes as well
             remove_recorded(run / MANIFEST)
         folder = run.subfolder(TABLES)

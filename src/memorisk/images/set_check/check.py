@@ -70,6 +70,7 @@ class ImageCheck:
             ``depth``.
         frames_left: Table ``path, frames`` with the frames, pages and slices of a file that are not among the images.
         linked: Pairs of groups that hold an equal image; `splits.split_by_group` keeps them together.
+        pixel_hashes: Hash of each image's pixels as they are stored, [n]; empty where they show nothing.
     """
 
     name: str
@@ -92,6 +93,7 @@ class ImageCheck:
     sizes: pd.DataFrame
     frames_left: pd.DataFrame
     linked: list[tuple[str, str]]
+    pixel_hashes: np.ndarray
 
     @property
     def ok(self) -> bool:
@@ -219,6 +221,7 @@ def check_images(
         sizes=_sizes(scan),
         frames_left=_frames_left(manifest, options.slice_plane),
         linked=linked_groups(hashes, manifest.groups),
+        pixel_hashes=hashes,
     )
 
 
