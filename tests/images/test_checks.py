@@ -1,6 +1,7 @@
 """The check of a set of images: everything planted is found, and what is known of real sets."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -186,13 +187,19 @@ def test_the_most_alike_pairs_are_listed_first_whatever_they_cross(tmp_path):
     noised = np.uint8(np.clip(pictures[3].astype(int) + noise, 0, 255))
     manifest = manifest_of(tmp_path, [*pictures, noised, np.uint8(pictures[7] * 0.9)])
     manifest.table.loc[manifest.table["image"] == "40.png", "label"] = "b"
-    check = check_images(manifest)
+    check, another = check_images(manifest), manifest.table["image"] == "41.png"
     assert check.near[["image_a", "image_b"]].to_numpy().tolist() == [["07.png", "41.png"], ["03.png", "40.png"]]
     lines = render_text(check)
     at = lines.index("nearly the same: 2")
     assert lines[at + 1].startswith("  07.png")
     assert lines[at + 2].startswith("  03.png")
     assert lines[at + 2].endswith(": across label and group")
+    same = replace(manifest, table=manifest.table.assign(group=manifest.table["group"].mask(another, "g07")))
+    same.table.loc[same.table["image"] == "07.png", "group"] = "g07"
+    lines = render_text(check_images(same))
+    at = lines.index("nearly the same: 2")
+    assert lines[at + 1].startswith("  03.png")
+    assert lines[at + 2] == "  1 pair of the same label, group and split"
 
 
 def test_turned_copies_on_request(tmp_path):

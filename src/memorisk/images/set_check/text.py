@@ -161,11 +161,18 @@ def _near(check: ImageCheck, shown: int) -> list[str]:
     rows = _rows(check.near)
     sure = [row for row in rows if row["confirmed"]]
     cut = check.near_found - len(rows)
-    lines = _listing("nearly the same", sure, shown, _near_pair)
-    lines += _listing(
-        "alike in a thumbnail, not the same as stored", [r for r in rows if not r["confirmed"]], shown, _near_pair
-    )
+    lines = _near_pairs("nearly the same", sure, shown)
+    lines += _near_pairs("alike in a thumbnail, not the same as stored", [r for r in rows if not r["confirmed"]], shown)
     return [*lines, f"  ... and {cut:,} more pairs look alike and were not compared as stored"] if cut else lines
+
+
+def _near_pairs(title: str, rows: Sequence[_Row], shown: int) -> list[str]:
+    """List pairs whose images differ in label, group or split, and count the others, which are expected."""
+    across = [row for row in rows if row["across"]]
+    heading = [f"{title}: {len(rows):,}"] if rows else []
+    others = len(rows) - len(across)
+    within = [f"  {plural(others, 'pair', 'pairs')} of the same label, group and split"] if others else []
+    return [*heading, *_listing(title, across, shown, _near_pair)[1:], *within]
 
 
 def _near_pair(row: _Row) -> str:
