@@ -23,7 +23,7 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 
 PAIRS = 41
-MEMORISK = [sys.executable, "-m", "memorisk.cli"]
+MEMORISK = [sys.executable, "-m", "memorisk"]
 BARE, PANDAS = [sys.executable, "-c", "pass"], [sys.executable, "-c", "import pandas"]
 COMMANDS = {
     "memorisk --help": ([*MEMORISK, "--help"], BARE, 12.0),

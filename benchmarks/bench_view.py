@@ -128,7 +128,7 @@ def resident_mib(process: int) -> float:
 
 def measure(run: Path, pages: int, judgements: int) -> dict[str, object]:
     """Start a server for a run, and ask it."""
-    command = [sys.executable, "-P", "-m", "memorisk.cli", "view", str(run)]
+    command = [sys.executable, "-P", "-m", "memorisk", "view", str(run)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert server.stdout is not None

@@ -151,7 +151,7 @@ def make_runs(folder: Path, names: Sequence[str]) -> None:
         target = folder / (page or name)
         if target.exists():
             continue
-        run = [sys.executable, "-m", "memorisk.cli", *command.split(" ")]
+        run = [sys.executable, "-m", "memorisk", *command.split(" ")]
         done = subprocess.run(run, cwd=folder, env=environment, check=False, capture_output=True, text=True)
         if done.returncode not in (0, 1) or not target.exists():
             raise SystemExit(f"{command}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -28,7 +28,7 @@ def train(folder: Path, out: str, processes: int, steps: int) -> None:
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
     settings = {"size": 16, "network": "tiny/8", "steps": steps, "batch-size": 12, "snapshot-every": 10, "lr": 1e-3}
     flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
-    command = [sys.executable, *launch, "-m", "memorisk.cli", "train", "generator", str(folder / "images"), *flags]
+    command = [sys.executable, *launch, "-m", "memorisk", "train", "generator", str(folder / "images"), *flags]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MEMORISK_CACHE": str(folder / "cache")}
     subprocess.run(
         [*command, "--device", "cpu", "--flip", "--out", str(folder / out)],

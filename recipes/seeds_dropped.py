@@ -97,7 +97,7 @@ def audited(one: Set, epochs: int, data: Path, folder: Path, models: int) -> tup
     wrong = manifest(one, data, table)
     run = folder / "run"
     command = [
-        *(sys.executable, "-m", "memorisk.cli", "audit", "classifier", str(table), "--image-root", str(data)),
+        *(sys.executable, "-m", "memorisk", "audit", "classifier", str(table), "--image-root", str(data)),
         *("--image-column", "image", "--label-column", "label", "--group-column", "patient", *SETTINGS),
         *(
             "--epochs",

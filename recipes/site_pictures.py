@@ -147,7 +147,7 @@ def main() -> None:
             if name not in options.names:
                 continue
             run = options.runs / name
-            command = [sys.executable, "-m", "memorisk.cli", "audit", *words, "--out", str(run)]
+            command = [sys.executable, "-m", "memorisk", "audit", *words, "--out", str(run)]
             done = subprocess.run(command, check=False)
             if done.returncode not in (0, 1):
                 raise SystemExit(done.returncode)

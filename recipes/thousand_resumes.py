@@ -219,7 +219,7 @@ def newest(folder: Path) -> int:
 def commands(name: str, arguments: list[str], out: Path, resumes: int, rng: np.random.Generator) -> Tally:
     """The same with processes that begin from nothing, as a shell starts them."""
     tally, at, begun, typical = Tally(name), (0, 0), time.monotonic(), 20.0
-    line = [sys.executable, "-m", "memorisk.cli", *arguments, "--out", str(out)]
+    line = [sys.executable, "-m", "memorisk", *arguments, "--out", str(out)]
     while tally.resumes < resumes:
         process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         seen, until = newest(out), time.monotonic() + 3 * typical

@@ -18,7 +18,7 @@ SIDE = 8
 
 def memorisk(*arguments: object) -> list[str]:
     """The command as another process runs it."""
-    return [sys.executable, "-m", "memorisk.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "memorisk", *map(str, arguments)]
 
 
 def environment(cache: Path) -> dict[str, str]:

@@ -52,7 +52,7 @@ def stated(runs: Path, tmp_path: Path) -> Path:
     """A statement of a set that passes; beside it memorisk where the set-up step puts it."""
     binaries = tmp_path / "memorisk" / "bin"
     binaries.mkdir(parents=True)
-    (binaries / "memorisk").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memorisk.cli "$@"\n')
+    (binaries / "memorisk").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memorisk "$@"\n')
     (binaries / "memorisk").chmod(0o755)
     return write_statement("runs/clean", out=tmp_path / "stated").folder / "privacy-statement.json"
 

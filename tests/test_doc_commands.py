@@ -115,7 +115,7 @@ def test_commands_in_blocks_are_understood(page):
     for command in RECIPE["commands_in_blocks"](page.read_text("utf-8")):
         assert "..." not in re.sub(r"\[[^\]]*\]", "", command), f"not to be copied: {command}"
         words = shlex.split(command)
-        at = next((i for i, word in enumerate(words) if Path(word).name in {"memorisk", "memorisk.cli"}), None)
+        at = next((i for i, word in enumerate(words) if Path(word).name == "memorisk"), None)
         if at is None:
             understood_elsewhere(words)
             continue

@@ -154,7 +154,7 @@ def test_the_attack_of_the_documentation_has_its_title_in_the_report(tmp_path: P
     installed(tmp_path / "site")
     evidence = twin_evidence(sizes={"a": 24, "b": 40}, n_test=12, n_seeds=4, planted={"a": 1.0}, group_size=2)
     write_scores(tmp_path / "losses.parquet", evidence)
-    done = run(tmp_path, "-m", "memorisk.cli", "audit", "losses", "losses.parquet", "--out", "run")
+    done = run(tmp_path, "-m", "memorisk", "audit", "losses", "losses.parquet", "--out", "run")
     assert done.returncode in (0, 1), done.stderr
     report = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "Ratio of the losses" in report
@@ -166,10 +166,10 @@ def test_its_audit_is_everywhere(tmp_path: Path) -> None:
     installed(tmp_path / "site")
     done = run(tmp_path, "-c", AUDIT)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    shown = run(tmp_path, "-m", "memorisk.cli", "audit", "brightness", "--help")
-    assert "--limit" in shown.stdout + run(tmp_path, "-m", "memorisk.cli", "audit", "brightness", "--help-all").stdout
+    shown = run(tmp_path, "-m", "memorisk", "audit", "brightness", "--help")
+    assert "--limit" in shown.stdout + run(tmp_path, "-m", "memorisk", "audit", "brightness", "--help-all").stdout
     assert "Audit whether a set of images is too bright." in shown.stdout
-    assert "brightness" in run(tmp_path, "-m", "memorisk.cli", "audit", "--help").stdout
+    assert "brightness" in run(tmp_path, "-m", "memorisk", "audit", "--help").stdout
 
 
 def test_without_plugins_there_are_only_memorisks_own() -> None:

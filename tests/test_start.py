@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-START = (sys.executable, "-P", "-m", "memorisk.cli", "--version")
+START = (sys.executable, "-P", "-m", "memorisk", "--version")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -102,7 +102,7 @@ def _unexpected(error: Exception) -> int:
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     message = f"unexpected {type(error).__name__} at {where}: {one_line(error)}; what is done is kept"
-    return _fail(f"{message}; please report it with what python -P -X dev -m memorisk.cli prints", 3)
+    return _fail(f"{message}; please report it with what python -P -X dev -m memorisk prints", 3)
 
 
 def _as_flags(message: str) -> str:

@@ -4,7 +4,7 @@
 such blocks back to the system and fetches them anew, page by page; on a CPU that took up to a third of a small
 network's step (benchmarks/results/training.json).
 
-`open_accelerator`: several processes train one network (``accelerate launch -m memorisk.cli train generator ...``).
+`open_accelerator`: several processes train one network (``accelerate launch -m memorisk train generator ...``).
 Each takes its share of every batch; a gradient is the mean over processes. Every process draws the random numbers of
 the whole batch, from the same seed, so that several processes train the same network as one would.
 """

@@ -1,4 +1,4 @@
-"""``python -m memorisk.cli``."""
+"""``python -m memorisk``."""
 
 import sys
 
