@@ -13,7 +13,7 @@ from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import Context
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.thumbnails import MOST_THUMBNAILS, thumbnails
-from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.pseudonyms import Pseudonyms, draw_seed
 from memorisk.audits.run_images import CLASSIFIED, parts_of
 from memorisk.report.options import ReportOptions
 from memorisk.report.result import Result
@@ -31,6 +31,21 @@ def test_a_pseudonym_is_a_keyed_hash():
     assert names[0] != names[1]
     assert Pseudonyms(b"another secret of 16 b").names(["p1"])[0] != names[0]
     assert Pseudonyms(None).names(["p1"]).tolist() == ["p1"]
+
+
+def test_a_seed_depends_on_the_key_and_no_pseudonym_tells_it(tmp_path):
+    write_bytes(tmp_path / "key", KEY)
+    hiding = ReportOptions(pseudonymise=True, pseudonym_key=tmp_path / "key")
+    seeds = [draw_seed(hiding, seed) for seed in range(100)]
+    assert seeds == [draw_seed(hiding, seed) for seed in range(100)]
+    assert len(set(seeds)) == 100
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert max(seeds) > 2**62  # 32 bits could be tried one by one
+    assert draw_seed(ReportOptions(), 7) == 7
+    for made in ("7", "seed 7"):  # a patient of such an id
+        assert int(Pseudonyms(KEY).names([made])[0], 16) >> 1 != seeds[7]
+    write_bytes(tmp_path / "key", b"another secret of 16 b")
+    assert not {draw_seed(hiding, seed) for seed in range(100)} & set(seeds)
 
 
 def test_conclusions_are_the_same_under_pseudonyms_and_the_old_order_is_gone():

@@ -3,8 +3,14 @@
 HMAC-SHA256 of the id under a secret key, everywhere a run writes. The key stays outside the run folder (by default in
 the user's configuration folder), so that a person who gets the folder cannot recompute the pseudonyms, and the same id
 keeps its pseudonym from run to run.
+
+What a run shows of each patient must not tell who they are either. A draw by the seed of the settings alone could be
+repeated by anybody who has the list of files: `draw_seed` makes it depend on the key. Rows in the order of the files
+would be numbered by it: `Pseudonyms.order` gives another.
 """
 
+import hashlib
+import hmac
 import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -35,6 +41,7 @@ _SOURCES = ("images", "synthetic", "held_out", "calibration", "file", "generator
             "store", "pseudonym_key", "review", "target")  # fmt: skip
 """Settings that are paths, also without a separator in them."""
 _SEPARATOR = "/"  # also of URLs; memorisk runs where paths have it
+_SEED_BYTES = 8  # more than anybody can try; one bit less is used, so that 64-bit integers hold a seed
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,15 @@ class Pseudonyms:
             return np.array(ids, dtype=object)
         hashes = pseudonyms(ids, self.key)
         return np.array([hashes[i] for i in ids], dtype=object)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Return what a later command may not change in a run folder: the key, by a hash that does not tell it."""
+        return {} if self.key is None else {"key_hash": str(self.names(["\0key"])[0])}  # no id has a NUL
+
+    def order(self, values: Iterable[str]) -> np.ndarray | None:
+        """Return the order of ids by their pseudonyms, as indices; None without a key, where the order is kept."""
+        return None if self.key is None else np.argsort(self.names(values).astype(str), kind="stable")
 
     def ordered(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
         """Sort the rows of a table by pseudonyms, where there are some: the old order would tell the order of the ids.
@@ -125,10 +141,8 @@ class Pseudonyms:
 
     def evidence(self, evidence: Evidence) -> Evidence:
         """Return the evidence under pseudonyms."""
-        if self.key is None:
+        if (order := self.order(evidence.items.image)) is None:
             return evidence
-        items = evidence.items
-        order = np.argsort(self.names(items.image).astype(str), kind="stable")
         shuffled = evidence.select(order)
         items = shuffled.items
         return replace(
@@ -166,6 +180,29 @@ class Pseudonyms:
         columns = {c: table[c] for c in KEPT_COLUMNS if c in table}
         hashed = {c: self.names(table[c]) for c in HASHED_COLUMNS if c in table}
         return pd.DataFrame(hashed | columns).sort_values("image", kind="stable").reset_index(drop=True)
+
+
+def draw_seed(options: PseudonymOptions, seed: int) -> int:
+    """Return the seed of a draw that a run shows by patient; with a pseudonym key nobody repeats it without the key.
+
+    A seed made so is secret. It seeds draws alone, and is never a name of a file or a value of a table.
+
+    Args:
+        options: Options of the run.
+        seed: Seed of the run's settings, which everybody may know.
+
+    Returns:
+        The seed itself where ids stay as they are; else one derived from key and seed.
+
+    Raises:
+        InputError: The same errors as `Pseudonyms.from_options`.
+    """
+    key = Pseudonyms.from_options(options).key
+    if key is None:
+        return seed
+    # pseudonyms are the first bytes of such hashes: the last ones stay secret, whatever an id looks like
+    digest = hmac.new(key, f"seed {seed}".encode(), hashlib.sha256).digest()
+    return int.from_bytes(digest[-_SEED_BYTES:]) >> 1
 
 
 def _paths(value: Any, name: str, sources: Collection[str]) -> Iterator[str]:

@@ -138,7 +138,7 @@ def run_audit(audit: Audit[Any, Any, OutcomeT], progress: Progress) -> OutcomeT 
             if (plan := audit.open_with(inputs, place, noted)) is not None:
                 noted(opening(plan), 0, 0)
             evidence = audit.collect(inputs, place, noted)
-        identity = {"audit": audit.kind, **audit.identity(evidence)}
+        identity = {"audit": audit.kind, **audit.identity(evidence), **names.identity}
         config = {**audit.given, "out": str(out), **asdict(audit.options), "run": identity}
         names = names.knowing(config, *audit.given)
         with open_run(out, names.settings(config), identity=["run"]) as run:

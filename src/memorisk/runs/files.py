@@ -179,6 +179,22 @@ def write_array(path: str | Path, array: np.ndarray, *, recorded: bool = False) 
         np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
 
 
+def put_in_order(array: np.ndarray, order: np.ndarray | None, axis: int) -> np.ndarray:
+    """Return an array in the order in which it is kept; without an order as it is.
+
+    Args:
+        array: Values of images along one axis.
+        order: Row of each place, [N].
+        axis: Axis of the images.
+    """
+    return array if order is None else np.take(array, order, axis=axis)
+
+
+def put_back(array: np.ndarray, order: np.ndarray | None, axis: int) -> np.ndarray:
+    """Return an array that is kept in an order as it was before `put_in_order`, which has the same arguments."""
+    return array if order is None else np.take(array, np.argsort(order), axis=axis)
+
+
 def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
     """Read a .npy file; with ``mmap`` it stays on the disk, read-only.
 

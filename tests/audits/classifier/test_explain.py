@@ -189,7 +189,7 @@ def test_pseudonyms_stay_and_features_come_by_the_users_own_ids(images, tmp_path
         with pytest.raises(InputError, match="does not tell where its images are: look into it where the run was made"):
             explain(out, features=[tmp_path / "own.parquet"], **QUICK)
     key.write_bytes(b"another secret of sixteen")
-    with pytest.raises(InputError, match="names other images than its settings give: put the pseudonym key"):
+    with pytest.raises(InputError, match=r"another pseudonym key, .*: put the pseudonym key it was made with back"):
         explain(out, features=[tmp_path / "own.parquet"], **QUICK)
 
 

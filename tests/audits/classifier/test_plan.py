@@ -24,6 +24,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_bytes
 
 
 def manifest(sizes: dict[str, int], *, group_size: int = 2, split=None) -> Manifest:
@@ -47,6 +48,41 @@ def plan_of(images: Manifest, **settings) -> Plan:
 
 
 SIZES = {"a": 60, "b": 30, "tiny": 3}
+
+
+def signature(plan: Plan) -> np.ndarray:
+    """Part and sides of each image, [1 + S, N]: what a run shows of it by pseudonym."""
+    return np.stack([plan.parts.part.astype(str), *(design.sign.astype(str) for design in plan.designs)])
+
+
+@pytest.mark.parametrize(
+    "settings", [{"design": "balanced"}, {"design": "matched"}, {"design": "matched", "splits": "given"}]
+)
+def test_designs_are_not_drawn_again_from_seed_and_names_alone(tmp_path, settings):
+    key, settings = tmp_path / "key", {"models": 16, **settings}
+    write_bytes(key, b"a secret of sixteen bytes")
+    images = manifest({"a": 150, "b": 150}, split=lambda g: "test" if g.endswith("5") else "train")
+    hidden = plan_of(images, **settings, pseudonymise=True, pseudonym_key=key)
+    assert [design.seed for design in hidden.designs] == [design.seed for design in plan_of(images, **settings).designs]
+    assert (signature(hidden) == signature(plan_of(images, **settings, pseudonymise=True, pseudonym_key=key))).all()
+    drawn, guessed = signature(hidden), signature(plan_of(images, **settings))
+    assert (drawn == guessed).all(axis=0)[hidden.parts.part == "canary"].mean() < 0.05
+    write_bytes(key, b"another secret of sixteen")
+    other = signature(plan_of(images, **settings, pseudonymise=True, pseudonym_key=key))
+    assert not (other == drawn).all()
+
+
+def test_placebos_are_not_drawn_again_from_seed_and_names_alone(tmp_path):
+    key = tmp_path / "key"
+    write_bytes(key, b"a secret of sixteen bytes")
+    images = manifest({"a": 150, "b": 150})
+    plans = []
+    for hiding in ({}, {"pseudonymise": True, "pseudonym_key": key}):
+        options = options_from({"models": 16, **hiding})
+        plans.append(make_placebo(images, draw_parts(images, [], options, 0), options, seed=1)[0])
+    assert [d.seed for d in plans[0].designs] == [d.seed for d in plans[1].designs]
+    signs = [np.stack([design.sign for design in plan.designs]) for plan in plans]
+    assert (signs[0] == signs[1]).all(axis=0)[signs[0].any(axis=0)].mean() < 0.05
 
 
 @pytest.mark.parametrize("design", ["balanced", "matched", "paper"])

@@ -144,6 +144,12 @@ def open_finished(
     _refuse_pseudonymised(config, path, images is not None)
     result = load_result(path)
     options = replace(saved_options(config), device=device)
+    names = Pseudonyms.from_options(options)
+    if config["run"].get("key_hash") != names.identity.get("key_hash"):
+        raise InputError(
+            f"{one_line(path)} was made with another pseudonym key, or by an earlier version, which drew patients "
+            "without the key: put the pseudonym key it was made with back, or run the audit again in a new folder"
+        )
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images if images is not None else config["images"], options)
     store = build_store(
@@ -160,7 +166,6 @@ def open_finished(
     plan = make_plan(store.manifest, parts, options)
     evidence = evidence_from_table(read_scores(path / SCORES))
     evidence = evidence.select(evidence.items.label != WHOLE)  # what is explained is explained by finding
-    names = Pseudonyms.from_options(options)
     return FinishedRun(path, options, store, plan, evidence, _rows(evidence.items, plan, names, path))
 
 
@@ -186,10 +191,10 @@ def _rows(items: Items, plan: Plan, names: Pseudonyms, folder: Path) -> np.ndarr
     plan_items = pd.MultiIndex.from_arrays([names.names(plan.items.image), plan.items.label])
     place = plan_items.get_indexer(pd.MultiIndex.from_arrays([items.image, items.label]))
     if len(items) != (plan.items.label != WHOLE).sum() or (place < 0).any():
-        cure = (
-            "put the pseudonym key it was made with back" if names.key is not None else "issue the run's command again"
+        raise InputError(
+            f"the score table of {one_line(folder)} names other images than its settings give: issue the run's command "
+            "again"
         )
-        raise InputError(f"the score table of {one_line(folder)} names other images than its settings give: {cure}")
     return plan.item_row[place]
 
 

@@ -19,7 +19,7 @@ from memorisk.models.network_parts import head_module
 from memorisk.models.weight_files import save_weights
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, UserCodeError
-from memorisk.runs.files import fingerprint, read_array, write_array
+from memorisk.runs.files import fingerprint, put_in_order, read_array, write_array
 from memorisk.runs.steps import written_steps
 from memorisk.runs.user_code.functions import load_named, source_fingerprint
 from memorisk.training.classifiers.fit import FitLog, check_fit, fit
@@ -74,6 +74,7 @@ class TrainJob:
         checkpoint_seconds: Least time between two writes of a training's state.
         secret_noise: Seed of a private training's noise, where no other person may be able to draw it again.
         score_augmentations: Number of passes over augmented images whose logits are kept in addition to the plain pass.
+        kept_order: Order in which the logits of images lie in their files, [N]; by default that of the images.
     """
 
     out: Path
@@ -98,6 +99,7 @@ class TrainJob:
     secret_noise: int | None = None
     score_augmentations: int = 0
     slots: int | None = None
+    kept_order: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Read the user's function once, where the job is made; its text is part of the job's name."""
@@ -122,7 +124,8 @@ class TrainJob:
         if self.n_slots > len(self.rows):
             training["slots"] = self.n_slots
         val = np.empty(0, dtype=np.int64) if self.val_rows is None else self.val_rows
-        return f"{self.seed}-{fingerprint(training, self.rows, self.targets, val)}"
+        order = [] if self.kept_order is None else [self.kept_order]
+        return f"{self.seed}-{fingerprint(training, self.rows, self.targets, val, *order)}"
 
     @property
     def n_slots(self) -> int:
@@ -136,12 +139,12 @@ class TrainJob:
 
     @property
     def logits_file(self) -> Path:
-        """Return the file of the logits of all images, float32 [N, n_outputs]."""
+        """Return the file of the logits of all images, float32 [N, n_outputs], in the order in which they are kept."""
         return self.out / LOGITS / f"{self.key}.npy"
 
     @property
     def augmented_file(self) -> Path:
-        """Return the file of the logits of augmented passes, float32 [score_augmentations, N, n_outputs]."""
+        """Return the file of the logits of augmented passes, float32 [score_augmentations, N, n_outputs], as kept."""
         return self.out / LOGITS / f"{self.key}-augmented-{self.score_augmentations}.npy"
 
     @property
@@ -242,7 +245,8 @@ def _build_training(job: TrainJob) -> JobLog:
     merge_adapters(model)
     logits = predict_logits(model, images, None, job.options, job.device, normalisation=job.normalisation)
     if job.score_augmentations:
-        write_array(job.augmented_file, augmented_logits(job, model, images), recorded=True)
+        augmented = put_in_order(augmented_logits(job, model, images), job.kept_order, axis=1)
+        write_array(job.augmented_file, augmented, recorded=True)
     save_result(job, model, logits)
     remove_recorded(checkpoint)
     privacy = asdict(privacy_of(job.n_slots, job.options)) if job.options.private else None
@@ -346,7 +350,7 @@ def save_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> N
     _refuse_logits(job, logits)
     if job.keep_weights and model is not None:
         save_weights(job.weights_file, model)
-    write_array(job.logits_file, logits.astype(np.float32), recorded=True)
+    write_array(job.logits_file, put_in_order(logits.astype(np.float32), job.kept_order, axis=0), recorded=True)
 
 
 def _refuse_logits(job: TrainJob, logits: np.ndarray) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from memorisk.audits.classifier.evidence import WHOLE, Items
 from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions
+from memorisk.audits.pseudonyms import draw_seed
 from memorisk.images.manifest import Manifest, refuse_leaking_splits, require_labels
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
 from memorisk.runs.errors import InputError, listed, one_line
@@ -88,7 +89,7 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Class
         raise InputError(f"a binary head needs two classes, {one_line(manifest.name)} holds {len(classes)}")
     groups = merge_linked(manifest.groups, linked)
     if options.splits == "redraw" and options.target is None:
-        parts = _redraw(labels, groups, classes, options, seed)
+        parts = _redraw(labels, groups, classes, options, draw_seed(options, seed))
     else:
         parts = given_parts(manifest, labels, groups, classes, options)
     return replace(parts, head=options.head)
@@ -133,9 +134,8 @@ def given_parts(
         raise InputError(f"the given split of {one_line(manifest.name)} needs train and test images; it has {names}")
     part[train], part[test] = "canary", "test"
     if options.chosen_design != "balanced":
-        inner = split_by_group(
-            labels[train], groups[train], fractions=(SHARES[0] / 0.85, SHARES[1] / 0.85, 0.0), seed=options.split_seed
-        )
+        shares, seed = (SHARES[0] / 0.85, SHARES[1] / 0.85, 0.0), draw_seed(options, options.split_seed)
+        inner = split_by_group(labels[train], groups[train], fractions=shares, seed=seed)
         part[train] = np.where(inner == "canary", "canary", "train")
     return Parts(part, labels, groups, classes, [], random=options.splits == "given-random")
 
@@ -174,7 +174,8 @@ def make_plan(manifest: Manifest, parts: Parts, options: TwinOptions) -> Plan:
         if design == "paper":
             designs.append(paper_design(manifest.n, canaries, shared, seed=seed))
         else:
-            designs.append(twin_design(parts.labels, parts.groups, canaries, shared, seed=seed))
+            drawn = twin_design(parts.labels, parts.groups, canaries, shared, seed=draw_seed(options, seed))
+            designs.append(replace(drawn, seed=seed))
     if not any(d.sign.any() for d in designs):
         raise InputError(
             f"{one_line(manifest.name)}: no group outside the test part has a partner, so nothing can be "
@@ -193,16 +194,18 @@ def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *
         The plan, and [S, I] the signs that the design would have given its items.
     """
     balanced = options.chosen_design == "balanced"
-    part = split_by_group(parts.labels, parts.groups, fractions=SHARES, seed=seed)
+    drawn = draw_seed(options, seed)
+    part = split_by_group(parts.labels, parts.groups, fractions=SHARES, seed=drawn)
     part[part == NOT_AUDITABLE] = "train"
     if options.train is not None:  # the user's function stops on a validation part here too
-        part = _carve_validation(part, parts.labels, parts.groups, from_part="train", seed=seed)
+        part = _carve_validation(part, parts.labels, parts.groups, from_part="train", seed=drawn)
     fresh = replace(parts, part=part, random=True)
     canaries, train = fresh.rows("canary"), fresh.rows("train")
-    designs = [
-        placebo_design(parts.labels, parts.groups, canaries, train, seed=s, balanced=balanced)
-        for s in _placebo_seeds(options, seed)
-    ]
+    designs = []
+    for own in _placebo_seeds(options, seed):
+        secret = draw_seed(options, own)
+        design = placebo_design(parts.labels, parts.groups, canaries, train, seed=secret, balanced=balanced)
+        designs.append(replace(design, seed=own))
     items, rows, numbers = _items(manifest, fresh)
     keep = items.split != "train"
     plan = Plan(options.chosen_design, fresh, designs, items.select(keep), rows[keep], numbers[keep])

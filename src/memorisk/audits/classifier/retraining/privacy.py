@@ -15,9 +15,10 @@ from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.result import PrivacyPromise
 from memorisk.audits.classifier.twins.trainings import Recipe, make_jobs, train_all
+from memorisk.audits.pseudonyms import draw_seed
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
-from memorisk.runs.files import read_array
+from memorisk.runs.files import put_back, read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy
@@ -128,13 +129,12 @@ def _pairs(plan: Plan, options: ClassifierOptions) -> tuple[CanaryPairs, np.ndar
         )
     pool = np.concatenate([plan.parts.rows("canary"), plan.parts.rows("train")])
     groups = plan.parts.groups.astype(str)
-    pairs = label_noise_pairs(
-        _numbers(plan), groups, pool, options.canary_pairs, len(plan.parts.classes), options.split_seed
-    )
+    seed = draw_seed(options, options.split_seed)
+    pairs = label_noise_pairs(_numbers(plan), groups, pool, options.canary_pairs, len(plan.parts.classes), seed)
     canary_groups = set(groups[np.concatenate([pairs.first, pairs.second])])
     free = np.array([row for row in np.sort(pool) if groups[row] not in canary_groups], dtype=np.intp)
     wanted = max(0, len(plan.designs[0].rows_a) - options.canary_pairs)
-    rng = np.random.default_rng([_BOUND, options.split_seed])
+    rng = np.random.default_rng([_BOUND, seed])
     return pairs, rng.permutation(free)[:wanted]
 
 
@@ -145,7 +145,7 @@ def _numbers(plan: Plan) -> np.ndarray:
 
 def _loss(job: TrainJob, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
     """Return the cross-entropy of images under a trained model, with the given labels."""
-    logits = np.asarray(read_array(job.logits_file, mmap=True)[rows], dtype=np.float64)
+    logits = np.asarray(put_back(read_array(job.logits_file, mmap=True), job.kept_order, 0)[rows], dtype=np.float64)
     if logits.shape[1] == 1:
         return binary_cross_entropy(logits[:, 0], label[rows].astype(np.float64))
     return cross_entropy(logits, label[rows])

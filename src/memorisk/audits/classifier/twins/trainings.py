@@ -11,10 +11,11 @@ from memorisk.audits.classifier.evidence import Evidence, margin_of_loss, stack_
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.planning.plan import VALIDATION, Plan
 from memorisk.audits.classifier.twins.twin_trainings import run_trainings, training_device
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, is_download, model_spec
 from memorisk.runs.errors import MemoriskError, one_line
-from memorisk.runs.files import read_array
+from memorisk.runs.files import put_back, read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
 from memorisk.scores.memorization import binary_cross_entropy, cross_entropy, logit_margin
@@ -116,6 +117,7 @@ def make_jobs(
 ) -> list[tuple[TrainJob, TrainJob]]:
     """Make the two training jobs of each seed, A and B (``paper``: candidate and independent)."""
     val = np.flatnonzero(plan.parts.part == VALIDATION) if recipe.own else None
+    order = Pseudonyms.from_options(options).order(store.manifest.images)
 
     def job(rows: np.ndarray, seed: int, slots: int | None) -> TrainJob:
         """Make the training job of a model that sees these rows."""
@@ -141,6 +143,7 @@ def make_jobs(
             keep_weights=not options.discard_weights,
             checkpoint_seconds=options.checkpoint_seconds,
             score_augmentations=options.score_augmentations,
+            kept_order=order,
         )
 
     return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]
@@ -220,7 +223,7 @@ def collect(
 
 
 def _read(job: TrainJob, file: Path, *passes: int) -> np.ndarray:
-    """Read the logits of all images that a training left, of one pass or several.
+    """Read the logits of all images that a training left, of one pass or several, in the order of the images.
 
     Raises:
         MemoriskError: The file is damaged.
@@ -228,7 +231,7 @@ def _read(job: TrainJob, file: Path, *passes: int) -> np.ndarray:
     try:
         logits = read_array(file, mmap=True)
         if logits.shape == (*passes, len(job.targets), job.n_outputs):
-            return logits
+            return put_back(logits, job.kept_order, axis=-2)
     except (ValueError, EOFError):
         pass
     raise MemoriskError(f"{one_line(file)} is damaged: remove it, and the same command trains that model again")
