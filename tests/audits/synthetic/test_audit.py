@@ -13,12 +13,14 @@ from PIL import Image
 
 from memorisk.audits.comparison.sets import further_parts_note, select_rows
 from memorisk.audits.comparison.terms import TrainingUnread
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.reasons import FramesLeft, NoHeldOut
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
 from memorisk.audits.synthetic.run import audit_synthetic
 from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
 from memorisk.models.encoders.feature_sources import DEFAULT_DETECTOR_FOLDER
 from memorisk.models.settings import DEFAULT_COMPARISONS
@@ -27,6 +29,7 @@ from memorisk.report.numbers import from_json, to_json
 from memorisk.report.result import Result
 from memorisk.report.verdict_forms import FORMS
 from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_bytes
 from memorisk.statistics.copies.planted_copies import fewest_plants
 from memorisk.statistics.intervals.shares import clopper_pearson
 from tests.audits.synthetic.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, store_of, write_sets
@@ -480,7 +483,8 @@ def test_redacted_and_pseudonymised_runs_name_nobody(place: Path, copies: Result
     redacted = Path("runs/redacted/report.html").read_text()
     assert not any(name in redacted for name in known)
     assert "data:image/png" not in redacted
-    hidden = run("copies", "runs/hidden", pseudonymise=True, gallery=True)
+    write_bytes(key := Path("key"), b"a secret of sixteen bytes")
+    hidden = run("copies", "runs/hidden", pseudonymise=True, pseudonym_key=key, gallery=True)
     assert hidden.verdict["n_listed"] == copies.verdict["n_listed"]
     assert "data:image/png" in Path("runs/hidden/report.html").read_text()
     for file in Path("runs/hidden").rglob("*"):
@@ -492,6 +496,13 @@ def test_redacted_and_pseudonymised_runs_name_nobody(place: Path, copies: Result
     both = [r.per_group.sort_values("distance")["distance"].to_numpy() for r in (copies, hidden)]
     np.testing.assert_array_equal(*both)
     assert hidden.per_group["group"].is_monotonic_increasing
+    # the plants of `copies` are what anybody draws from seed and names: they guess as many patients as chance
+    guessed, drawn = (
+        result.tables["plants"].query("required")[["kind", "group"]].drop_duplicates() for result in (copies, hidden)
+    )
+    guesses = guessed.assign(group=Pseudonyms(key.read_bytes()).names(guessed["group"]))
+    assert len(guesses) == len(drawn) == 2 * len(PLANT_KINDS)
+    assert len(guesses.merge(drawn)) <= 2
 
 
 def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from memorisk.audits.comparison.plants import kinds_promise, missed_kinds
 from memorisk.audits.comparison.review_files import undismissed
 from memorisk.audits.comparison.second_look import SecondLook, look_again
 from memorisk.audits.comparison.sets import Sets, images_by_part, is_blank, is_nearly_blank, n_unread
-from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.pseudonyms import Pseudonyms, draw_seed
 from memorisk.audits.subgroups import SUBGROUPS
 from memorisk.audits.synthetic import result as results
 from memorisk.audits.synthetic.checks import blind_checks
@@ -69,7 +69,8 @@ def analyse_synthetic(
     findings = compute_findings(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
     paired = _paired(evidence, options)
     flags = flag_pairs(evidence, findings, paired)
-    look = look_again(evidence, ((flag.synthetic, flag.train) for flag in flags), options.seed, progress, kept)
+    pairs = ((flag.synthetic, flag.train) for flag in flags)
+    look = look_again(evidence, pairs, draw_seed(options, options.seed), progress, kept)
     if look is not None:
         images = [pair.synthetic for pair in look.confirmed]
         findings = with_alignments(findings, images, look.plants, evidence.plants, options.seed)

@@ -45,7 +45,7 @@ from memorisk.audits.comparison.sets import (
     source_name,
 )
 from memorisk.audits.comparison.terms import TrainingUnread
-from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.pseudonyms import Pseudonyms, draw_seed
 from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN, parts_of, write_manifests
 from memorisk.audits.runner import REPORT, run_audit
 from memorisk.audits.subgroups import LEAST_PATIENTS
@@ -187,7 +187,7 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NO_REV
         further_plants=plants.n - plants.n_required,
         shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
         held_out_wanted=MIN_HELD_OUT,
-        cost=_cost(sets, detectors, plants, options.seed, review),
+        cost=_cost(sets, detectors, plants, draw_seed(options, options.seed), review),
         lacking=tuple(_lacking(sets, plants, options)),
         notes=(*sets.notes, *_counted(sets)),
         subgroups=subgroup_outlook(sets.train.manifest, training_subgroups(sets.train.manifest, options.by)),
@@ -198,7 +198,8 @@ def _draw(sets: Sets, options: SyntheticOptions) -> Plants:
     """Draw the plants that the options ask for; none where features of new images cannot be computed."""
     if not can_plant(options):
         return no_plants(sets.train)
-    return draw_plants(sets.train, sets.synthetic, options.plants, options.seed, options.kinds, options.further_plants)
+    seed = draw_seed(options, options.seed)
+    return draw_plants(sets.train, sets.synthetic, options.plants, seed, options.kinds, options.further_plants)
 
 
 def _first_file(store: ImageStore, options: ImageOptions) -> PixelForm | None:
@@ -410,7 +411,7 @@ class SyntheticAudit(SetAudit[_SyntheticInputs, SyntheticEvidence, Result]):
         detectors = tuple(open_detectors(options, sets))
         for detector in detectors:
             detector_notes(detector, sets)
-        pairing = read_pairing(options.paired, sets, options.seed)
+        pairing = read_pairing(options.paired, sets, draw_seed(options, options.seed))
         return _SyntheticInputs(sets, detectors, pairing, read_review(options.review, sets, names))
 
     def plan(self, inputs: _SyntheticInputs, place: ComputeBackend, progress: Progress) -> SyntheticPlan:
@@ -510,7 +511,8 @@ def gather_evidence(
     detectors = detectors or open_detectors(options, sets)
     progress("hiding known copies", 0, 0)
     plants = _draw(sets, options)
-    hidden, device = insert_plants(sets.synthetic, plants, options.seed), str(check_device(options.device))
+    hidden = insert_plants(sets.synthetic, plants, draw_seed(options, options.seed))
+    device = str(check_device(options.device))
     views = []
     for name, detector, compares_real in zip(
         display_names(detectors), detectors, _compare_real(detectors), strict=True
