@@ -82,6 +82,16 @@ def test_pairs_go_through_the_training_images_and_say_whose_each_is() -> None:
     assert len(others) > 5
 
 
+def test_a_secret_seed_hides_whose_image_each_is() -> None:
+    generator = vector_generator([""] * 60)
+    for paired in (False, True):
+        plain, hidden = (plan_draws(generator, 150, seed=3, paired=paired, secret=secret) for secret in (None, 11**18))
+        assert (plain["source"] == hidden["source"]).mean() < 0.1
+        assert plain["seed"].tolist() == hidden["seed"].tolist()
+        assert hidden["source"].value_counts().between(2, 3).all()
+        pd.testing.assert_frame_equal(hidden, plan_draws(generator, 150, seed=3, paired=paired, secret=11**18))
+
+
 def test_conditions_are_drawn_within_classes_and_none_twice_before_all() -> None:
     generator = vector_generator(LABELS)
     plan = plan_draws(generator, 24, seed=1)

@@ -13,6 +13,7 @@ from memorisk.audits.filter.decisions import real_share
 from memorisk.audits.filter.final_audit import auditor_names, plan_audit
 from memorisk.audits.filter.screening import Matches, ScreeningDetector, matches_of, open_detectors, open_screening
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.audits.pseudonyms import draw_seed
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.sets import RealSets, read_real
 from memorisk.audits.synthetic.run import SyntheticPlan
@@ -131,7 +132,10 @@ def read_loop(
     if quality.source.kind == "saved":
         raise InputError(f"quality {quality.name} holds saved features, of other images: name what computed them")
     device = str(check_device(options.device))
-    plan = plan_draws(generator, options.images, seed=options.seed, balance=options.balance, paired=options.paired)
+    plan = plan_draws(
+        generator, options.images, seed=options.seed, balance=options.balance, paired=options.paired,
+        secret=draw_seed(options, options.seed) if options.pseudonymise else None,
+    )  # fmt: skip
     check_drawing(generator, plan, options, device)
     real = read_real(train, calibration, generator, detectors, options, progress)
     audit = plan_loop_audit(real, len(plan), options, auditors, progress)

@@ -81,6 +81,7 @@ def plan_draws(
     seed: int = 0,
     balance: Literal["classes", "training"] = "classes",
     paired: bool = False,
+    secret: int | None = None,
 ) -> pd.DataFrame:
     """Plan the images of a set.
 
@@ -92,6 +93,8 @@ def plan_draws(
             the training images, by largest remainders.
         paired: Whether each training image's condition gets an image, in their order; where n is not a multiple of
             their number, a random part of them gets one more.
+        secret: Random seed of the choice of conditions alone, and then of their order too, so that nobody learns from
+            a number of an image, or its seed, whose condition it has; by default ``seed``.
 
     Returns:
         Table with one row per image: image (id), number, attempt (0), seed, label (number of its class, -1 without),
@@ -122,7 +125,10 @@ def plan_draws(
         names_of, label, row, source = np.array(names, dtype=object)[place], place, np.full(n, -1), np.full(n, "")
         label = label if config.conditioned_on == "class" else np.full(n, -1)
     else:
-        row = _paired_rows(n, len(sources), seed) if paired else _drawn_rows(n, sources, seed, balance, config.name)
+        chosen = seed if secret is None else secret
+        row = _paired_rows(n, len(sources), chosen) if paired else _drawn_rows(n, sources, chosen, balance, config.name)
+        if paired and secret is not None:
+            row = np.random.default_rng([_STREAM, secret, n]).permutation(row)
         number = {name: i for i, name in enumerate(config.classes)}
         names_of, source = sources.labels[row], sources.images[row]
         label = np.array([number.get(name, -1) for name in names_of.tolist()])
