@@ -14,6 +14,7 @@ import scipy
 import torch
 
 from memorisk.audits.comparison.sets import Sets
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.quality.options import QualityOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import auto_model, model_spec
@@ -21,7 +22,7 @@ from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, MemoriskError, listed
-from memorisk.runs.files import file_fingerprint, fingerprint, read_array, write_array
+from memorisk.runs.files import file_fingerprint, fingerprint, put_back, put_in_order, read_array, write_array
 from memorisk.runs.workload import Cost, Progress, total
 from memorisk.statistics.quality.transfer import TransferFigure, balanced_accuracy, compare_training, mean_auc
 from memorisk.training.classifiers.fit import fit
@@ -198,9 +199,11 @@ def _trained_scores(
     weights = file_fingerprint(weights) if weights and Path(weights).is_file() else weights
     how = (repr(train), repr(normalisation), weights, options.threads)
     key = fingerprint(name, seed, *images, data.targets[arm][rows], how)
+    order = Pseudonyms.from_options(options).order(data.held.manifest.images)
+    key = key if order is None else fingerprint(key, order)
     file = folder / f"{arm}-{seed}-{key}.npy"
     if is_intact(file):
-        return read_array(file)
+        return put_back(read_array(file), order, axis=0)
     device, checkpoint = check_device(options.device), folder / f"{arm}-{seed}-{key}.safetensors"
     before = torch.get_num_threads()
     torch.set_num_threads(options.threads)
@@ -216,7 +219,7 @@ def _trained_scores(
     if not np.isfinite(logits).all():
         raise MemoriskError("the trained network gives logits that are NaN or infinite: try pre-trained weights")
     scores = scipy.special.softmax(logits.astype(np.float64), axis=1)
-    write_array(file, scores, recorded=True)
+    write_array(file, put_in_order(scores, order, axis=0), recorded=True)
     remove_recorded(checkpoint)
     return scores
 
