@@ -26,7 +26,9 @@ from memorisk.cli.main import main
 from memorisk.images.sources.registry import load_manifest
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_bytes
 from memorisk.training.generators import twin_jobs
+from memorisk.training.generators.twin_jobs import LOSSES
 from tests.audits.classifier.test_denoising_losses import OF_ANSWERS
 
 SMALL = {"sample": 240, "steps": 30, "levels": 4, "draws": 1, "models": 6, "processes": 1}
@@ -159,6 +161,27 @@ def test_pseudonyms_and_redaction_leave_no_id(tmp_path: Path) -> None:
     for path in out.rglob("*"):
         if path.is_file():
             assert b"digit-" not in path.read_bytes(), path
+    # losses lie in the order of the pseudonyms: they go with those of the table
+    images = pd.read_parquet(out / "manifest.parquet")["image"]
+    losses = pd.Series(np.mean([np.load(f).mean(axis=0) for f in (out / LOSSES).glob("*.npy")], axis=0), index=images)
+    scored = pd.read_parquet(out / "scores.parquet").astype({"image": str}).groupby("image")["loss"].mean()
+    assert np.corrcoef(losses[scored.index], scored)[0, 1] > 0.8
+
+
+def test_designs_are_not_drawn_again_from_seed_and_names_alone(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "key", b"a secret of sixteen bytes")
+    shown = []
+    for hiding in ({}, {"pseudonymise": True, "pseudonym_key": tmp_path / "key"}):
+        options = GeneratorAuditOptions(models=16, sample=240, dose=(3, 5), **hiding)
+        manifest = load_manifest("digits", options)
+        plan = make_generator_plan(manifest, draw_parts(manifest, [], options, 0), options)
+        part = plan.twins.parts.part.astype(str)
+        shown.append((np.stack([part, *(design.sign.astype(str) for design in plan.twins.designs)]), plan.repeated))
+    (guessed, theirs), (drawn, own) = shown
+    divided = (drawn[1:] != "0").any(axis=0)  # the others are in the training of every twin, or of none
+    assert (guessed == drawn).all(axis=0)[divided].mean() < 0.05
+    for dose, rows in own.items():
+        assert np.isin(rows, theirs[dose]).mean() < 0.5
 
 
 def test_repeated_images_are_remembered_more_and_keep_the_audit_from_passing(tmp_path: Path) -> None:

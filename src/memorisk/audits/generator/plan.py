@@ -14,6 +14,7 @@ from memorisk.audits.classifier.denoising_losses import NO_LABEL
 from memorisk.audits.classifier.evidence import Items
 from memorisk.audits.classifier.planning.plan import SHARES, Parts, Plan, given_parts, make_plan
 from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.audits.pseudonyms import draw_seed
 from memorisk.images.manifest import Manifest
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
 from memorisk.runs.errors import InputError, one_line, plural
@@ -79,7 +80,7 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Gener
         parts = given_parts(manifest, labels, groups, classes, options)
     else:
         shares = (0.0, SHARES[0] + SHARES[1], SHARES[2])
-        part = split_by_group(labels, groups, fractions=shares, seed=seed)
+        part = split_by_group(labels, groups, fractions=shares, seed=draw_seed(options, seed))
         part[part == NOT_AUDITABLE] = "train"
         parts = Parts(part, labels, groups, classes, small_classes(labels, groups, fractions=shares), random=True)
     for rows in _chosen(parts, options, one_line(manifest.name)).values():
@@ -139,8 +140,9 @@ def make_generator_plan(manifest: Manifest, parts: Parts, options: GeneratorAudi
     repeated = _chosen(whole, options, one_line(manifest.name))
     designs = []
     for design in plan.designs:
+        seed = draw_seed(options, design.seed)
         added = [
-            (dose, twin_design(parts.labels, parts.groups, rows, rows[:0], seed=_seed(design.seed, dose)))
+            (dose, twin_design(parts.labels, parts.groups, rows, rows[:0], seed=_seed(seed, dose)))
             for dose, rows in repeated.items()
         ]
         designs.append(reduce(_with_repeated, added, design))
@@ -155,7 +157,7 @@ def _chosen(parts: Parts, options: GeneratorAuditOptions, name: str) -> dict[int
     """
     if not options.dose:
         return {}
-    rng = np.random.default_rng([_CHOICE, options.split_seed])
+    rng = np.random.default_rng([_CHOICE, draw_seed(options, options.split_seed)])
     buckets = groups_of_equal_labels(parts.labels, parts.groups, parts.rows("canary")).values()
     pairs = []
     for bucket in buckets:

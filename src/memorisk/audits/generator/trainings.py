@@ -8,12 +8,13 @@ import numpy as np
 from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.twins.twin_trainings import run_trainings, training_device
 from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.unet import UNetFolder, read_adapted, read_unet
 from memorisk.models.latents import open_latents
 from memorisk.runs.errors import InputError, MemoriskError, plural
-from memorisk.runs.files import read_array
+from memorisk.runs.files import put_back, read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
 from memorisk.training.engine.user_training import function_source
@@ -146,6 +147,8 @@ def make_jobs(
         books = store.folder.parent.parent
         encoder = open_latents(latent, store.shape, size=store.shape[0], books=books).identity
 
+    order = Pseudonyms.from_options(options).order(store.manifest.images)
+
     def job(rows: np.ndarray, seed: int, slots: int | None) -> TwinJob:
         """Make the training job of a twin that sees these rows."""
         return TwinJob(
@@ -163,6 +166,7 @@ def make_jobs(
             python_path=options.python_path if isinstance(training, OwnRecipe) else (),
             unet=training if isinstance(training, UNetFolder) else None,
             caption_column=options.caption_column if has_captions(training) else None,
+            kept_order=order,
         )
 
     return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]
@@ -215,7 +219,7 @@ def _read(job: TwinJob) -> np.ndarray:
     try:
         losses = read_array(job.losses_file)
         if losses.shape == (job.recipe.levels, len(job.store.images)):
-            return losses
+            return put_back(losses, job.kept_order, axis=1)
     except (ValueError, EOFError):
         pass
     raise damaged(job.losses_file)

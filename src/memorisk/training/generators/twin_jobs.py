@@ -28,7 +28,7 @@ from memorisk.models.generators.unet import UNetFolder, build_unet, inner_unet, 
 from memorisk.models.weight_files import save_weights
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, one_line
-from memorisk.runs.files import fingerprint, read_array, write_array
+from memorisk.runs.files import fingerprint, put_in_order, read_array, write_array
 from memorisk.runs.steps import open_meter, written_steps
 from memorisk.training.engine.devices import (
     choose_precision,
@@ -100,6 +100,7 @@ class TwinJob:
         python_path: Folders in which the user's module is searched, after everything installed.
         unet: Configuration of a folder's U-Net; None for one of a named size, and for other kinds.
         caption_column: Column of the captions, for a U-Net that is conditioned on them.
+        kept_order: Order in which the losses of images lie in their file, [N]; by default that of the images.
     """
 
     out: Path
@@ -116,6 +117,7 @@ class TwinJob:
     python_path: tuple[Path, ...] = ()
     unet: UNetFolder | None = None
     caption_column: str | None = None
+    kept_order: np.ndarray | None = None
 
     @cached_property
     def key(self) -> str:
@@ -126,11 +128,12 @@ class TwinJob:
         content += [] if self.encoder is None else [dict(self.encoder)]
         content += [self.store.manifest.labels.tolist()] if self.unet is not None and self.unet.classes else []
         content += [] if self.caption_column is None else [captions_of(self.store.manifest, self.caption_column)]
-        return f"{self.seed}-{fingerprint(content, self.rows, pixels, names)}"
+        order = [] if self.kept_order is None else [self.kept_order]
+        return f"{self.seed}-{fingerprint(content, self.rows, pixels, names, *order)}"
 
     @property
     def losses_file(self) -> Path:
-        """Return the file of the losses of all images, float64 [L, N]."""
+        """Return the file of the losses of all images, float64 [L, N], in the order in which they are kept."""
         return self.out / LOSSES / f"{self.key}.npy"
 
     @property
@@ -284,7 +287,7 @@ def _save(job: TwinJob, scored: ScoredNetwork, losses: np.ndarray) -> None:
     """Write the weights, then the losses, which mark the job as done."""
     if job.keep_weights and scored.network is not None:
         save_weights(job.weights_file, trained_part(scored.network))
-    write_array(job.losses_file, losses, recorded=True)
+    write_array(job.losses_file, put_in_order(losses, job.kept_order, axis=1), recorded=True)
 
 
 def twin_times(job: TwinJob, twin: ScoredNetwork) -> np.ndarray:
