@@ -194,6 +194,10 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "2 synthetic images show next to nothing (fewer than 3 grey levels of 256)" in dark[0]
     assert "images check" in dark[1]
     assert "1 training image shows next to nothing" in doubts({"n_train_blank": 1})[0]
+    colour = doubts({"n_synthetic_coloured": 2})
+    assert "2 synthetic images have colour, and all real images are grey" in colour[0]
+    assert colour[1].startswith("--channels 1")
+    assert "2 synthetic images show a training image in a single channel" in doubts({"n_synthetic_hiding": 2})[0]
     half = numbers["n_synthetic"] // 2
     assert verdict_of(numbers | {"n_synthetic_far": half}, {"recall": 0.2})["status"] == "pass"
     assert "lie farther from the training images than 90 % of held-out" in doubts({"n_synthetic_far": half + 1})[0]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from memorisk.audits.comparison import second_look
+from memorisk.audits.comparison.colours import NO_COLOURS, Colours
 from memorisk.audits.release.integrity import open_finished_audit
 from memorisk.audits.release.statement import describe_run
 from memorisk.audits.synthetic import analysis
@@ -124,10 +125,10 @@ def test_pairs_that_nothing_is_compared_with_keep_a_pass_away(place: Path, plant
     assert found.status == "undecided"
 
 
-def images_of(similarity: float | None = 0.9, n_near_left: int = 0) -> Any:
+def images_of(similarity: float | None = 0.9, n_near_left: int = 0, colours: Colours = NO_COLOURS) -> Any:
     rule = SimpleNamespace(chance=SimpleNamespace(similarity=similarity))
     return SimpleNamespace(
-        sets=SimpleNamespace(held=object()), copies=SimpleNamespace(rule=rule, n_near_left=n_near_left)
+        sets=SimpleNamespace(held=object()), copies=SimpleNamespace(rule=rule, n_near_left=n_near_left, colours=colours)
     )
 
 
@@ -154,6 +155,7 @@ def test_each_check_that_could_not_look_is_listed_by_its_reason() -> None:
     assert listed(findings((few, few))) == ["few-held-out"]
     assert listed(images=images_of(None)) == ["no-near-threshold"]
     assert listed(images=images_of(0.9, 7)) == ["near-pairs-left"]
+    assert listed(images=images_of(colours=Colours(could_not_look=True))) == ["colours-not-compared"]
     assert listed(look=None) == listed(look=SimpleNamespace(looked=False)) == ["no-alignment-cut"]
     assert listed(findings((some, some), unlike=None)) == ["no-random-split"]
     assert listed(findings((some, some), dismissed=3, p=0.6)) == []

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.audits.comparison.colours import NO_COLOURS, Colours, look_at_colours
 from memorisk.audits.comparison.features import FeatureTables
 from memorisk.audits.comparison.plants import Plants
 from memorisk.audits.comparison.review import NO_REVIEW, Review
@@ -159,6 +160,8 @@ class PixelCopies:
     identical_other: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Row of the first image of a further part of TRAIN with the same pixels, where no training image has them, [S]; -1
     for none, and empty without such parts."""
+    colours: Colours = NO_COLOURS
+    """Training images in the colours of synthetic ones, which thumbnails, luma and averages of channels do not show."""
 
     def alike(self, made: np.ndarray, real: np.ndarray) -> np.ndarray:
         """Return the similarity of the thumbnails of pairs, [P], as they are or mirrored; 0 where no rule was learned.
@@ -471,6 +474,7 @@ def find_pixel_copies(
         near_train.only(near_train.confirmed & undismissed), near_held.only(near_held.confirmed), miniatures[1],
         frozenset(pairs), equal, frozenset(near_train.pairs) & frozenset(pairs) - equal, blank,
         _plants_with_equal_pixels(sets, plants), left_over, rule, of_others,
+        look_at_colours(sets, frozenset(near_train.pairs), progress),
     )  # fmt: skip
 
 

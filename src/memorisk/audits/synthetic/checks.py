@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from memorisk.audits.comparison.evidence import PairedFindings, SyntheticEvidence
 from memorisk.audits.comparison.second_look import SecondLook
 from memorisk.audits.synthetic.findings import Findings
-from memorisk.audits.synthetic.result import DISMISSED, NEAR_COPIES, PAIRED, RANDOM_SPLIT, SECOND_LOOK, SINGLED_OUT
+from memorisk.audits.synthetic.result import (
+    COLOURS,
+    DISMISSED,
+    NEAR_COPIES,
+    PAIRED,
+    RANDOM_SPLIT,
+    SECOND_LOOK,
+    SINGLED_OUT,
+)
 from memorisk.statistics.copies.singled_out import MIN_CUT_TAIL, MIN_HELD_OUT
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, Check
 
@@ -54,12 +62,14 @@ def _singled_out(found: Findings) -> Iterator[Check]:
 
 
 def _near_copies(evidence: SyntheticEvidence) -> Iterator[Check]:
-    """Doubt a set whose nearly identical images were not looked for, or not all of them confirmed or ruled out."""
+    """Doubt a set whose nearly identical images, in grey or in colours, were not all confirmed or ruled out."""
     rule, n_left = evidence.copies.rule, evidence.copies.n_near_left
     if rule is None or rule.chance.similarity is None:
         yield _blind(NEAR_COPIES, "no-near-threshold")
     elif n_left:
         yield _blind(NEAR_COPIES, "near-pairs-left", n_pairs=n_left)
+    elif evidence.copies.colours.could_not_look:
+        yield _blind(COLOURS, "colours-not-compared")
 
 
 def _pairs(paired: tuple[PairedFindings, ...]) -> Iterator[Check]:

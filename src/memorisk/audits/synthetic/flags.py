@@ -27,6 +27,7 @@ from memorisk.statistics.pairs.identity_pairs import cliques
 from memorisk.statistics.verdicts.levels import AHEAD_LEVEL
 
 SAME_PIXELS, NEAR_PIXELS, AHEAD_OF_HELD_OUT = "same pixels", "nearly the same pixels", "nearer than every held-out one"
+IN_COLOURS = "alike in colours"
 SINGLED = "singled out by"
 ALIGNED = "confirmed by alignment"
 CHANGED = "judged before an image was changed"
@@ -134,6 +135,9 @@ def _pixels(evidence: SyntheticEvidence) -> Iterator[Flag]:
     near = copies.near_train
     for image, real, similarity in zip(near.first, near.second, near.similarity, strict=True):
         yield Flag(int(image), int(real), NEAR_PIXELS, float(similarity))
+    for (image, real), similarity in copies.colours.alike.items():
+        if (image, real) not in copies.dismissed:
+            yield Flag(image, real, IN_COLOURS, similarity)
 
 
 def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> Iterator[Flag]:

@@ -467,6 +467,30 @@ class SyntheticBlank(Reason, code="synthetic-blank"):
     )
 
 
+class SyntheticColoured(Reason, code="synthetic-coloured"):
+    """Synthetic images of more colour than all real ones have, which are grey."""
+
+    n_images: int
+    text = Words(
+        "{n_images:synthetic image has|synthetic images have} colour, and all real images are grey: a whole training "
+        "image can lie in colours, and no real image shows which colours are usual"
+    )
+    plain = Words("{n_images:generated image has|generated images have} colour, though all real images are grey")
+    remedy = Words("--channels 1, which compares grey images and lets memorisk release write them so")
+
+
+class HiddenInColours(Reason, code="hidden-in-colours"):
+    """Synthetic images that hold a training image in single channels or in differences of two."""
+
+    n_images: int
+    text = Words(
+        "{n_images:synthetic image shows|synthetic images show} a training image in a single channel, or in the "
+        "difference of two, more alike than two {many} are (“alike in colours” in review.csv)"
+    )
+    plain = Words("{n_images:generated image holds|generated images hold} a training image in the colours")
+    remedy = Words(f"the set without these images ({_WITHOUT}); or --channels 1, where colour is not needed")
+
+
 class SyntheticRepeated(Reason, code="synthetic-repeated"):
     """Set of few different images."""
 

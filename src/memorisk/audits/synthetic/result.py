@@ -25,7 +25,7 @@ from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.verdicts.checks import Check
 
 SINGLED_OUT, NEAR_COPIES, SECOND_LOOK = "singled-out", "near-copies", "second-look"
-RANDOM_SPLIT, PAIRED, DISMISSED = "random-split", "paired", "dismissed"
+RANDOM_SPLIT, PAIRED, DISMISSED, COLOURS = "random-split", "paired", "dismissed", "colours"
 """Names of the checks."""
 MATRIX = ("matrix_xx", "matrix_xy", "matrix_x", "matrix_yx", "matrix_yy", "matrix_y")
 """Columns of the table of alignments that hold a transform's numbers, row by row."""
@@ -241,6 +241,10 @@ class Reading:
     frames_left_of: str = "files"
     """Kind of what these frames are left out of, as `memorisk.audits.comparison.sets.LeftOf`."""
     n_synthetic_distinct: int
+    n_synthetic_coloured: int = 0
+    """Number of images of more colour than noise, where all real images are grey."""
+    n_synthetic_hiding: int = 0
+    """Number of images that hold a training image in their colours."""
 
 
 @dataclass(frozen=True, kw_only=True)

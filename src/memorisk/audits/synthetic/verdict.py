@@ -168,6 +168,7 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions) -> list[Reason
         *_held_out_copies(numbers),
         *_comparison(numbers),
         *_not_looked_at(reading, numbers.sets.n_synthetic_images),
+        *_colours(numbers),
         *_another_kind(numbers),
         *_parts(numbers),
     ]
@@ -362,6 +363,14 @@ def _not_looked_at(reading: Reading, n_synthetic: int) -> Iterator[Reason]:
         yield why.SyntheticBlank(n_images=n)
     elif 2 * distinct < n_synthetic:
         yield why.SyntheticRepeated(n_images=n_synthetic, n_different=distinct)
+
+
+def _colours(numbers: SyntheticNumbers) -> Iterator[Reason]:
+    """Doubt a set whose colours hold training images, or have no match in grey real images."""
+    if n := numbers.reading.n_synthetic_hiding:
+        yield why.HiddenInColours(n_images=n, units=numbers.terms.names)
+    if n := numbers.reading.n_synthetic_coloured:
+        yield why.SyntheticColoured(n_images=n)
 
 
 def _another_kind(numbers: SyntheticNumbers) -> Iterator[Reason]:

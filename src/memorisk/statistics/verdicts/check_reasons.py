@@ -220,6 +220,17 @@ class NearPairsLeft(CheckReason, code="near-pairs-left"):
     remedy = Words("the set in parts, each audited by itself")
 
 
+class ColoursNotCompared(CheckReason, code="colours-not-compared"):
+    """Coloured images whose single channels and differences of channels could not be compared."""
+
+    text = Words(
+        "whether the colours of the set hold training images could not be looked for: the real images do not show how "
+        "alike the colours of two different {many} can be, or there are too many pairs"
+    )
+    plain = Words("the colours of the set could not be compared with those of training images")
+    remedy = Words("--channels 1, which compares and releases grey images; or more {many}")
+
+
 class NoAlignmentCut(CheckReason, code="no-alignment-cut"):
     """Images that are too few for a second look."""
 
