@@ -100,3 +100,19 @@ def test_a_file_of_a_sealed_result_is_refused_where_it_changed(tmp_path: Path, n
         refuse_damaged(tmp_path / name)
     (tmp_path / "unsealed.json").write_text("a")
     refuse_damaged(tmp_path / "unsealed.json")
+
+
+def test_a_flipped_bit_anywhere_in_a_seal_is_noticed(tmp_path: Path) -> None:
+    for name in ("a.parquet", "b.json"):
+        (tmp_path / name).write_bytes(name.encode())
+    write_seal(tmp_path, ["a.parquet", "b.json"])
+    whole = (tmp_path / SEAL).read_bytes()
+    assert changed_files(tmp_path) == []
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / SEAL).write_bytes(flipped)
+        try:
+            assert changed_files(tmp_path) != []  # another name, or another hash
+        except DamagedError:
+            continue

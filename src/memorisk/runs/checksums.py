@@ -13,6 +13,7 @@ this, as long as its size and times stay the same.
 import hashlib
 import logging
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ RECORD = ".checksum"
 """Suffix of the name of a record, after the name of its file; ``sha256sum -c`` reads it."""
 _SETTLED_NS = 2_000_000_000
 _CHUNK = 1 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
 
@@ -285,9 +287,20 @@ def sealed_files(folder: Path) -> dict[str, str]:
 
     Args:
         folder: Folder with a seal.
+
+    Raises:
+        DamagedError: The seal has another form than `write_seal` gives it, in any byte.
     """
-    lines = (folder / SEAL).read_bytes().splitlines()
-    return {os.fsdecode(line[66:]): line[:64].decode("ascii", "replace") for line in lines}
+    content = (folder / SEAL).read_bytes()
+    files = {os.fsdecode(line[66:]): line[:64].decode("ascii", "replace") for line in content.split(b"\n") if line}
+    if content != b"".join(_line(value, name) for name, value in files.items()) or not all(
+        _SHA256.fullmatch(value) for value in files.values()
+    ):
+        raise DamagedError(
+            f"{one_line(folder / SEAL)} is damaged: it has not the form that a run gives it; restore it, or begin in "
+            "a new folder"
+        )
+    return files
 
 
 def changed_files(folder: Path) -> list[str]:
