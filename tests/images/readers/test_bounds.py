@@ -245,3 +245,48 @@ def test_a_kept_failure_names_no_other_data_set(tmp_path: Path, name: str) -> No
             build_store(manifest, ImageOptions(store=options.store, skip_unreadable=False))
         build_store(manifest, ImageOptions(store=options.store, skip_unreadable=True))  # which keeps the reason
         assert str(tmp_path) not in str(refused.value)
+
+
+def png_of(rows: list[bytes], width: int, height: int, bits: int = 8, colour: int = 0, interlaced: int = 0) -> bytes:
+    """Write a PNG of some rows, each with its filter byte, in two parts of compressed data."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">2I5B", width, height, bits, colour, 0, 0, interlaced)
+    packed = zlib.compress(b"".join(rows))
+    parts = chunk(b"IDAT", packed[:7]) + chunk(b"IDAT", packed[7:])
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + parts + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(("bits", "colour", "values"), [(8, 0, 1), (1, 0, 1), (16, 0, 1), (8, 2, 3), (16, 6, 4)])
+@pytest.mark.parametrize("fill", [b"\x00", b"\x7f"], ids=["black", "grey"])
+def test_png_whose_stream_ends_early_is_refused_and_black_rows_are_not(
+    tmp_path: Path, bits: int, colour: int, values: int, fill: bytes
+) -> None:
+    """Twelve of 32 rows were read as an image whose other rows are black."""
+    row = b"\0" + fill * (-(-20 * bits * values // 8))
+    path = tmp_path / "a.png"
+    path.write_bytes(png_of([row] * 32, 20, 32, bits, colour))
+    assert read_image(path).shape[:2] == (32, 20)
+    path.write_bytes(png_of([row] * 12, 20, 32, bits, colour))
+    with pytest.raises(InputError, match="a truncated PNG"):
+        read_image(path)
+
+
+@pytest.mark.parametrize(("width", "height"), [(20, 32), (1, 1), (5, 1), (3, 9)])
+def test_interlaced_png_whose_stream_ends_early_is_refused(tmp_path: Path, width: int, height: int) -> None:
+    starts = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+    rows = [
+        b"\0" + bytes([9] * len(range(x, width, dx)))
+        for y, x, dy, dx in starts
+        for _ in range(y, height, dy)
+        if x < width
+    ]
+    path = tmp_path / "a.png"
+    path.write_bytes(png_of(rows, width, height, interlaced=1))
+    assert (read_image(path) == 9).all()
+    for n in {len(rows) - 1, len(rows) // 2, 1} - {len(rows)}:
+        path.write_bytes(png_of(rows[:n], width, height, interlaced=1))
+        with pytest.raises(InputError, match="truncated"):
+            read_image(path)

@@ -9,6 +9,7 @@ error, never a grey half.
 """
 
 import io
+import zlib
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,7 +24,10 @@ from memorisk.runs.errors import InputError, one_line
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MOST_SCANS = 100
-_BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4) or colour
+_BITS, _COLOUR_TYPE, _INTERLACED = 24, 25, 28  # bytes of a PNG file: bits of a value; grey (0, 4) or colour; Adam7
+_PASSES = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+"""First row and column, and the distance between rows and between columns, of each pass of Adam7."""
+_UNPACKED_BYTES = 1 << 20
 
 
 def read(path: Path, how: ReadOptions) -> np.ndarray:
@@ -64,6 +68,7 @@ def _decoded(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
         _refuse_scans(image, data, path)
         refuse_cut_short(image, data, path)
     if image.format == "PNG":
+        _refuse_rows_missing(image, data, path)
         _spread_transparent_grey(image, data)
     return pixels(image, how, path, grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
 
@@ -202,6 +207,37 @@ def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
     again.load()
     if scans_missing(data) or not np.array_equal(np.asarray(image), np.asarray(again)):
         raise InputError(f"{one_line(path)}: a truncated JPEG (its data end before its pixels do)")
+
+
+def _refuse_rows_missing(image: Image.Image, data: bytes, path: Path) -> None:
+    """Refuse a PNG whose compressed stream ends, as it should, before all rows are there.
+
+    Pillow leaves missing rows 0 without a warning. The stream is unpacked a second time only where its last row is 0,
+    or where rows are interlaced.
+
+    Raises:
+        InputError: The stream holds fewer bytes than the header's rows need.
+    """
+    image.load()
+    interlaced = data[_INTERLACED] == 1
+    if getattr(image, "is_animated", False) or not (interlaced or not np.asarray(image)[-1].any()):
+        return
+    values = {2: 3, 4: 2, 6: 4}.get(data[_COLOUR_TYPE], 1)
+    missing = 0
+    for first_row, first_column, rows, columns in _PASSES if interlaced else ((0, 0, 1, 1),):
+        height, width = -(-(image.height - first_row) // rows), -(-(image.width - first_column) // columns)
+        if height > 0 and width > 0:
+            missing += height * (1 + -(-width * values * data[_BITS] // 8))
+    unpacked, place = zlib.decompressobj(), len(_PNG)
+    while missing > 0 and place + 8 <= len(data):
+        end = place + 12 + int.from_bytes(data[place : place + 4], "big")
+        packed = data[place + 8 : end - 4] if data[place + 4 : place + 8] == b"IDAT" else b""
+        while packed and missing > 0 and not unpacked.eof:
+            missing -= len(unpacked.decompress(packed, _UNPACKED_BYTES))
+            packed = unpacked.unconsumed_tail
+        place = end
+    if missing > 0:
+        raise InputError(f"{one_line(path)}: a truncated PNG (its data end before its pixels do)")
 
 
 def _spread_transparent_grey(image: Image.Image, data: bytes) -> None:
