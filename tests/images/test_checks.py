@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import FEW_LEVELS, few_levels_note
+from memorisk.images.pixels import FEW_LEVELS, few_levels_note, grey_levels
 from memorisk.images.set_check.check import check_images
 from memorisk.images.set_check.text import render_text
 from memorisk.images.sources.registry import load_manifest
@@ -318,6 +318,25 @@ def test_values_of_few_bits_in_files_of_16_are_named(tmp_path, bits):
     (note,) = few_levels_note(build_store(load_manifest(tmp_path), ImageOptions()).images, "images")
     assert note.startswith("8 of 8 images span fewer than 32 of 256 grey levels")
     assert check_images(tmp_path, window="percentile").few_levels.empty
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (40, 50)])
+@pytest.mark.parametrize("stray", [0, 65535])
+def test_stray_pixels_do_not_hide_few_levels(shape, stray):
+    """One bright pixel let values of 12 bits in files of 16 pass for a whole range."""
+    values = np.random.default_rng(0).integers(1000, 4096, (*shape, 1)).astype(np.uint16)
+    alone = grey_levels(values)
+    values[0, : max(1, values.size // 100)] = stray
+    assert grey_levels(values) <= alone <= 13 < FEW_LEVELS
+    values[: shape[0] // 2] = 60000
+    assert grey_levels(values) > FEW_LEVELS
+
+
+def test_levels_are_those_of_eight_bits():
+    ramp = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
+    assert (grey_levels(ramp), grey_levels(ramp.astype(np.uint16) * 257)) == (254, 254)  # two values of 256 may stray
+    assert grey_levels(np.full((1, 1, 1), 7, np.uint8)) == 1
+    assert grey_levels(np.zeros((0, 0, 1), np.uint8)) == 0
 
 
 def test_sixteen_levels_over_the_whole_range_are_not_few(tmp_path):

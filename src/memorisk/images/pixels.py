@@ -21,12 +21,15 @@ from PIL import Image
 
 from memorisk.images.copies.duplicates import thumbnail
 from memorisk.images.options import ImageOptions, Resize, Window
+from memorisk.images.readers.greys import to_depth
 from memorisk.images.readers.registry import read_image
 from memorisk.images.volumes import is_volume, resize_volume, volume_files
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 
 FEW_LEVELS = 32
 """Grey levels of 256 below which `images check` and the audits name an image: five of its eight bits are in use."""
+STRAY_SHARE = 0.01
+"""Share of values that may lie outside the grey levels of an image, as hot pixels, burnt-in marks and text do."""
 _BUFFER_BYTES = 4 << 20
 
 
@@ -97,11 +100,18 @@ def is_grey(image: np.ndarray) -> bool:
 
 
 def grey_levels(image: np.ndarray) -> int:
-    """Count the grey levels, of 256, from the darkest to the brightest value of pixels [h, w, c]; 0 without pixels."""
+    """Count the grey levels, of 256, that nearly all values of pixels [h, w, c] span; 0 without pixels.
+
+    These are the fewest neighbouring levels of 8 bits that hold all values but `STRAY_SHARE`, and one at least: one
+    bright pixel in an image of few levels leaves it an image of few levels.
+    """
     if not image.size:
         return 0
-    step = 257 if image.dtype == np.uint16 else 1
-    return (int(image.max()) - int(image.min())) // step + 1
+    counts = np.bincount(to_depth(image, 8).ravel(), minlength=256)
+    below = np.concatenate([[0], np.cumsum(counts)])
+    needed = max(1, image.size - max(1, int(STRAY_SHARE * image.size)))
+    ends = np.searchsorted(below, below[:-1] + needed)  # beyond the last level where too few values are left
+    return int((ends - np.arange(256))[ends <= 256].min())
 
 
 def few_levels_note(images: np.ndarray, name: str) -> list[str]:
@@ -115,8 +125,9 @@ def few_levels_note(images: np.ndarray, name: str) -> list[str]:
     if not n:
         return []
     return [
-        f"{n:,} of {len(images):,} {name} span fewer than {FEW_LEVELS} of 256 grey levels, as values of 12 bits do in "
-        "files of 16: details may be lost. --window percentile shows each image by its own range of values."
+        f"{n:,} of {len(images):,} {name} span fewer than {FEW_LEVELS} of 256 grey levels in nearly all pixels, as "
+        "values of 12 bits do in files of 16: details may be lost. --window percentile shows each image by its own "
+        "range of values."
     ]
 
 
@@ -352,7 +363,7 @@ class Scan:
         depth: Number of slices of a volume; 1 for an image.
         grey: Whether the image has one channel or three equal ones.
         empty: Whether all pixels are the same.
-        levels: Number of grey levels, of 256, from the darkest to the brightest value.
+        levels: Number of grey levels, of 256, that nearly all values span.
         pixel_hash: Hash of the full-resolution pixels, or "".
         thumbnails: Thumbnails of the images, [n, 32, 32] uint8.
     """

@@ -31,7 +31,10 @@ def test_images_whose_files_hold_more_than_is_seen_show_nothing(tmp_path: Path) 
     Image.fromarray(picture.astype(np.uint16)).save(folder / "1-of-16-bits.png")
     Image.merge("LA", (Image.fromarray(picture), Image.new("L", (24, 24)))).save(folder / "2-transparent.png")
     Image.fromarray(picture.astype(np.uint16) * 257).save(folder / "3-of-16-bits-in-full.png")
+    hot = picture.astype(np.uint16)
+    hot[0, 0] = 65535
+    Image.fromarray(hot).save(folder / "4-of-16-bits-with-a-hot-pixel.png")
     options = ImageOptions(store=tmp_path / "cache")
     store = build_store(load_manifest(folder, options), options)
-    assert is_nearly_blank(store).tolist() == [False, True, True, False]
-    assert is_blank(store, np.arange(4)).tolist() == [False, False, True, False]
+    assert is_nearly_blank(store).tolist() == [False, True, True, False, True]
+    assert is_blank(store, np.arange(5)).tolist() == [False, False, True, False, False]

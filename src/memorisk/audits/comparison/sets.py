@@ -21,7 +21,7 @@ from memorisk.audits.run_images import HELD_OUT, OTHER, SYNTHETIC, TRAIN
 from memorisk.images.identity import DoubtedIds, IdDoubt, look_alike_doubt, look_alikes_across
 from memorisk.images.manifest import Manifest, shared_study_doubts
 from memorisk.images.options import ImageOptions
-from memorisk.images.pixels import few_levels_note
+from memorisk.images.pixels import few_levels_note, grey_levels
 from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 from memorisk.images.sources.registry import load_manifest
@@ -202,23 +202,18 @@ VOLUMES_COMPARED = (
 )
 """Note on what of volumes is compared."""
 MIN_GREY_LEVELS = 3
-"""Grey levels of 256 from the darkest to the brightest value: an image with fewer shows rounding alone."""
+"""Grey levels of 256 between the extremes of nearly all pixels: an image with fewer shows rounding alone."""
 
 
 def is_blank(store: ImageStore, rows: np.ndarray) -> np.ndarray:
     """Return whether an image has one value only, [n]: such an image shows no person."""
-    return _range(store, rows) == 0
+    images = (np.asarray(store.images[row]) for row in rows)
+    return np.array([image.max() == image.min() for image in images], dtype=bool)
 
 
 def is_nearly_blank(store: ImageStore) -> np.ndarray:
-    """Return whether an image spans fewer than `MIN_GREY_LEVELS` grey levels, as a 16-bit file up to 255 does, [N]."""
-    level = 257 if store.images.dtype == np.uint16 else 1
-    return _range(store, np.arange(len(store.images))) < MIN_GREY_LEVELS * level
-
-
-def _range(store: ImageStore, rows: np.ndarray) -> np.ndarray:
-    """Return the brightest value of each image less its darkest, [n]."""
-    return np.array([int(image.max()) - int(image.min()) for image in (np.asarray(store.images[row]) for row in rows)])
+    """Return whether nearly all pixels of an image span fewer grey levels, as in a 16-bit file up to 255, [N]."""
+    return np.array([grey_levels(np.asarray(image)) - 1 < MIN_GREY_LEVELS for image in store.images], dtype=bool)
 
 
 class ComparedParts:
