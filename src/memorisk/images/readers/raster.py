@@ -1,11 +1,11 @@
-"""PNG, JPEG, GIF, WebP, BMP, JPEG 2000, PGM/PPM through Pillow.
+"""PNG, JPEG, GIF, WebP, BMP, JPEG 2000, PBM/PGM/PPM through Pillow.
 
 Rules: the first frame of an animation unless the caller names one; EXIF orientation is turned; palettes become RGB; 1,
 2 and 4 bit greys are spread over 0..255; alpha is composited over black; CMYK (Adobe's inverted form too) becomes
 RGB by Pillow's formula, without colour profiles; 16-bit grey (PNG, PGM, JPEG 2000) keeps its 16 bits at depth 16
-and is ``round(v / 257)`` at depth 8 (or percentiles, with the window ``percentile``). Colour PNG of 16 bits: Pillow
-gives the higher byte of each value, so depth 16 adds nothing there; TIFF keeps both bytes. A truncated file is an
-error, never a grey half.
+and is ``round(v / 257)`` at depth 8 (or percentiles, with the window ``percentile``). PNG of 16 bits in colour, or in
+grey with alpha: Pillow gives the higher byte of each value, so depth 16 adds nothing in colour; grey with alpha and
+TIFF keep both bytes there. A truncated file is an error, never a grey half.
 """
 
 import io
@@ -67,10 +67,28 @@ def _decoded(data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
     if image.format == "JPEG":
         _refuse_scans(image, data, path)
         refuse_cut_short(image, data, path)
+    if _is_deep_grey_with_alpha(image, data, how):
+        return _deep_grey_with_alpha(image, data, path, how)
     if image.format == "PNG":
         _refuse_rows_missing(image, data, path)
         _spread_transparent_grey(image, data)
     return pixels(image, how, path, grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
+
+
+def _is_deep_grey_with_alpha(image: Image.Image, data: bytes, how: ReadOptions) -> bool:
+    """Return whether an image is a PNG of 16-bit grey and alpha, of which Pillow would keep the higher bytes alone."""
+    deep = image.format == "PNG" and (data[_BITS], data[_COLOUR_TYPE]) == (16, 4)
+    return deep and how.depth == 16 and not getattr(image, "is_animated", False)
+
+
+def _deep_grey_with_alpha(image: Image.Image, data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
+    """Read grey and alpha of 16 bits on black: their four bytes are unpacked as four channels, which are as long."""
+    image.tile = [tile._replace(args="RGBA") for tile in image.tile]
+    _refuse_rows_missing(image, data, path)
+    image.load()
+    high_and_low = np.asarray(_upright(image)).astype(np.uint16)
+    grey, alpha = (high_and_low[..., byte] << 8 | high_and_low[..., byte + 1] for byte in (0, 2))
+    return to_greys(over_black(grey[..., None], alpha)[..., 0], how.window, how.depth)[..., None]
 
 
 def count_frames(path: Path) -> int:

@@ -81,7 +81,7 @@ def _is_bmp(head: bytes) -> bool:
 
 
 def _is_pnm(head: bytes) -> bool:
-    return len(head) > 3 and head[:2] in (b"P2", b"P3", b"P5", b"P6") and head[2:3] in b" \t\r\n"
+    return len(head) > 3 and head[:2] in (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6") and head[2:3] in b" \t\r\n"
 
 
 def _is_nifti(head: bytes) -> bool:

@@ -9,7 +9,7 @@ from memorisk.images.readers.registry import Kind
 
 KIND_BY_SUFFIX: dict[str, Kind] = {
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff"), "raster"),
-    **dict.fromkeys((".jp2", ".j2k", ".pgm", ".ppm", ".pnm"), "raster"),
+    **dict.fromkeys((".jp2", ".j2k", ".pbm", ".pgm", ".ppm", ".pnm"), "raster"),
     **dict.fromkeys((".dcm", ".dicom"), "dicom"),
     **dict.fromkeys((".nii", ".nii.gz"), "nifti"),
 }
