@@ -200,6 +200,8 @@ PUBLISHED = {
 NOT_LOOKED_AT: tuple[str, ...] = (
     "Copies of other kinds than those planted: of a smaller part of an image, in another style, of another examination "
     "of the same patient, or put together from several patients.",
+    "Images that are hidden in the pixels: in their lowest bits, cropped or turned in colours alone, or in other "
+    "mixtures of the channels than luma, one channel and the difference of two.",
     "Text burnt into images, names in file names, and other data that are released with them.",
     "Further images of the same generator: the audit speaks of these images, and of others only as far as they were "
     "drawn in the same way.",
