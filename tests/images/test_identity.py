@@ -14,7 +14,7 @@ from memorisk.audits.classifier.evidence import evidence_from_table
 from memorisk.audits.classifier.losses import loss_id_doubts, with_normal_ids
 from memorisk.audits.comparison.sets import refuse_shared_patients
 from memorisk.images.columns import texts
-from memorisk.images.identity import id_doubts, look_alikes, normal_id, normal_label, placeholders
+from memorisk.images.identity import id_doubts, look_alikes, look_alikes_across, normal_id, normal_label, placeholders
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.set_check.check import check_images
@@ -23,6 +23,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 
 SEEN, UNSEEN = "Zürich 7", ["\u200bZu\u0308rich 7", " Zürich 7\t", "Zürich\ufeff 7\0", "\u202aZürich 7\u202c\xa0"]
+UNSEEN += ["Zürich\x9d \x077\x7f", "\ufffcZürich\u17b4 7\U0001d173"]
 UNSEEN += ["Zürich\u3164 7\u2800", "Zürich 7\U000e0041"]
 
 
@@ -104,7 +105,7 @@ def test_ids_look_alike_by_their_form_alone() -> None:
 
 @pytest.mark.parametrize("dash", ["\u2010", "\u2011", "\u2013", "\u2014", "\u2212", "\ufe63", "\uff0d"])
 def test_dashes_of_every_kind_look_alike(dash: str) -> None:
-    assert look_alikes([f"2024{dash}7", "2024-7", "20247"]) == [("2024-7", f"2024{dash}7")]
+    assert look_alikes([f"12{dash}7", "12-7", "127"]) == [("12-7", f"12{dash}7")]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,18 @@ def test_dashes_of_every_kind_look_alike(dash: str) -> None:
         ("PAT1", "\u0420\u0410\u04221", "\u03a1\u0391\u03a41", "\u0440\u0430\u04421", "P\u0410T-01"),
         ("1E+5", "1.0e+05", "1,E+5", "100000", "100000.0", "0100000"),
         ("1.23457E+11", "123457000000"),
-        ("7", "7.0", "7,00", "007", "’7", "'7", '="07"'),
+        ("7", "7.0", "7,00", "007", "’7", "'7", '="07"', "+7"),
+        ("P7.0", "P7", "p-007.00"),
+        ("patient_8.0_L", "patient_8_L"),
+        ("İREM", "irem", "ırem", "Irem"),
+        ("MÜLLER", "muller", "Mu\u0308ller"),
+        ("12-345-678", "12345678", "12345678.0"),
+        ("550e8400-e29b-41d4-a716-446655440000", "550E8400E29B41D4A716446655440000"),
+        ("2,345", "2345", "02345"),
+        ("1E5", "100000"),
+        ("12E5", "1200000", "1200000.0"),
+        ("+49-1234567", "491234567"),
+        ("A1^^^H1", "A1"),
     ],
 )
 def test_ids_that_are_one_but_for_their_writing_look_alike(alike: tuple[str, ...]) -> None:
@@ -138,7 +150,8 @@ def test_ids_that_are_one_but_for_their_writing_look_alike(alike: tuple[str, ...
         ),
         *(("HER2+", "HER2-"), ("+", "-"), ("-1", "1"), ("<=50K", ">50K"), ("♂1", "♀1"), ("id=7", "id=8")),
         *(("DOE^JOHN", "DOE^JOHNA"), ("DOE^JOHN^A", "DOE^JOHN"), ("कि1", "की1"), ("Нина", "Нана"), ("Ω1", "O1")),
-        *(("1E5", "100000"), ("12E5", "1200000"), ("1E-5", "1E-05x"), ("1.5E+0", "1"), ("1E+500", "1")),
+        *(("A1^^^H1", "A1^^^H2"), ("A1^B2", "A1"), ("1.2.840.0", "1.2.840"), ("-1234", "1234"), ("й1", "и1")),
+        *(("1E-5", "1E-05x"), ("1.5E+0", "1"), ("1E+500", "1")),
     ],
 )
 def test_ids_that_differ_by_more_do_not_look_alike(one: str, other: str) -> None:
@@ -160,6 +173,32 @@ def test_ids_of_one_form_do_not_look_alike() -> None:
     assert look_alikes(str(UUID(bytes=rng.bytes(16))) for _ in range(5_000)) == []
     assert look_alikes(f"{site}-{patient}" for site in range(1, 30) for patient in range(1, 300)) == []
     assert look_alikes(f"P{number}" for number in range(5_000)) == []
+
+
+@pytest.mark.parametrize(
+    "schemes",
+    [
+        ([f"SITE{site}-{patient:03}" for site in range(1, 20) for patient in range(1, 60)],),
+        ([f"P{patient:03}-{side}" for patient in range(1, 300) for side in "LR"],),
+        ([f"P{patient}-{day}-0{month}-2021" for patient in range(1, 90) for day in (3, 14) for month in (1, 2)],),
+        ([f"1.2.840.{one}.{other}" for one in range(99) for other in range(0, 3000, 70)],),
+        ([f"{site}-{patient}" for site in range(1, 5) for patient in range(1, 100)], map(str, range(1, 500))),
+        ([f"{site:02}-{n:04}" for site in range(1, 9) for n in range(1, 50)], map(str, range(10000, 99999, 77))),
+        ([f"P{patient}" for patient in range(1, 300)], [f"P{patient}-1" for patient in range(1, 300, 9)]),
+        ([f"{row}E{place}" for row in range(1, 9) for place in range(1, 13)], map(str, range(1, 900))),
+        ([f"A{number}^^^H{issuer}" for number in range(1, 90) for issuer in (1, 2)],),
+    ],
+)  # fmt: skip
+def test_honest_ids_do_not_look_alike(schemes: tuple[list[str], ...]) -> None:
+    ids = [name for scheme in schemes for name in scheme]
+    assert look_alikes(ids) == id_doubts(ids) == placeholders(ids) == []
+
+
+@pytest.mark.parametrize("n", [1, 99, 2000])
+def test_a_part_that_leaves_out_the_marks_of_ids_looks_alike(n: int) -> None:
+    numbers = np.random.default_rng(1).choice(10**8, size=n, replace=False).tolist()
+    ours = {f"{number // 10**5:03}-{number % 10**5:05}" for number in numbers}
+    assert len(look_alikes_across(ours, {f"{number:08}" for number in numbers})) == n
 
 
 def test_ids_that_lost_their_digits_are_named() -> None:

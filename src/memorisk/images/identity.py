@@ -20,10 +20,12 @@ from memorisk.runs.errors import DamagedError, InputError, listed, plural
 from memorisk.statistics.verdicts.reasons import Gravity, Reason, Words
 
 _UNSEEN = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\U000e0000-\U000e01ef]"
+    "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Characters without a glyph: soft hyphens, joiners, fillers, marks of direction, variation selectors, tags."""
+"""Characters without a glyph: controls, soft hyphens, joiners, fillers, marks of direction, variation selectors, tags,
+places of objects. Blanks are none of them, nor is NUL, which file names must not lose unnoticed."""
 _AROUND = "\0"
 """Padding of DICOM values and of texts of a fixed length, removed at both ends together with blanks."""
 
@@ -56,16 +58,27 @@ _DAY = re.compile(
     re.IGNORECASE,
 )
 """Dates as spreadsheets show or save them: ``1-Mar``, ``Mar-21``, ``1-Mar-21``, ``2021-03-01 00:00:00``."""
-_VALUE = re.compile(r"[0-9]+[.,]0+|[0-9]+([.,][0-9]*)?e\+[0-9]{1,2}")
-"""Whole numbers as programs write them: ``7.0``, ``1.2e+5``."""
+_VALUE = re.compile(r"[0-9]+([.,][0-9]*)?e\+[0-9]{1,2}")
+"""Whole numbers as programs write them: ``1.2e+5``."""
+_BARE_VALUE = re.compile(r"[0-9]+([.,][0-9]+)?e[0-9]{1,2}")
+"""The same without a sign, which is a name as well: ``1E5`` is a place on a plate, too."""
+_POINT_ZERO = re.compile(r"(?<![0-9.,])([0-9]+)[.,]0+(?![0-9.,])")
+"""Number with zeros after its point, which programs append to whole numbers; parts of longer chains are none."""
+_ACCENTED = re.compile("([0-9a-z])[\u0300-\u036f]+")
+"""Latin letter or digit with its accents, apart as in the normal form D."""
+_AUTHORITY = re.compile(r"(?<=[^^])\^{3}[^^].*")
+"""Issuer of an id in HL7 version 2 (CX), after two empty components: ``A1^^^H1``."""
 _MARKS = "".join(sorted({*string.punctuation, *string.whitespace} - {*"+<>"}))
 """Characters that separate or enclose parts of an id; signs are parts."""
 _ENDS = _MARKS.replace("-", "")
 _BETWEEN = re.compile(f"[{re.escape(_MARKS)}]+")
+_INSIDE = re.compile(rf"(?<=[^\W_])[{re.escape(_MARKS)}]+(?=[^\W_])")
+_PLUS = re.compile(r"\+(?=[0-9])")
 _DIGIT_BESIDE_LETTER = re.compile(r"(?<=[0-9])-(?=[^0-9-])|(?<=[^0-9-])-(?=[0-9])")
 _OTHER_SCRIPTS = re.compile(r"(\^[^=]*)=.*")
+_DIGIT = re.compile("[0-9]")
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
-_LATIN = dict(zip("авекмнорстухіјѕԛԝαβεζηικμνορτυχ", "abekmhopctyxijsqwabezhikmnoptyx", strict=True))
+_LATIN = dict(zip("авекмнорстухіјѕԛԝαβεζηικμνορτυχı", "abekmhopctyxijsqwabezhikmnoptyxi", strict=True))
 """Cyrillic and Greek letters, and the Latin ones whose capitals print alike.
 
 Source:
@@ -82,7 +95,7 @@ def normal_id(value: str) -> str:
         >>> normal_id(" p7 "), normal_id("p" + chr(0x200B) + "7")
         ('p7', 'p7')
     """
-    if value.isascii():
+    if value.isascii() and value.isprintable():
         return value.strip().strip(_AROUND).strip()
     return unicodedata.normalize("NFC", _UNSEEN.sub("", value)).strip().strip(_AROUND).strip()
 
@@ -169,21 +182,65 @@ def _in_ascii(character: str) -> str:
     return _LATIN.get(character) or str(unicodedata.decimal(character, character))
 
 
-def _skeleton(name: str) -> str:
-    """Return the part of an id that does not depend on how it is written; ids of one skeleton look alike.
-
-    It has no case, no leading zeros, no marks at its ends, and numbers, digits and letters in one form. A mark between
-    two digits or two letters stays, as one dash: ``1-23`` and ``12-3`` are two ids. The skeleton of a DICOM name in
-    several scripts (``Yamada^Tarou=山田^太郎``) is that of the first script.
-    """
+def _plain(name: str) -> str:
+    """Return an id without case and accents, and in ASCII where it looks the same there."""
     plain = name.casefold()
-    if not plain.isascii():
-        plain = "".join(map(_in_ascii, unicodedata.normalize("NFKC", name).casefold()))
-    plain = _OTHER_SCRIPTS.sub(r"\1", plain.strip(_ENDS)).rstrip(_ENDS)
-    if _VALUE.fullmatch(plain) and (value := Decimal(plain.replace(",", "."))) == value.to_integral_value():
-        plain = f"{value.to_integral_value():f}"
+    if plain.isascii():
+        return plain
+    plain = _ACCENTED.sub(r"\1", unicodedata.normalize("NFKD", name).casefold())
+    return "".join(map(_in_ascii, unicodedata.normalize("NFC", plain)))
+
+
+def _whole(value: str) -> str:
+    """Return a number in digits if it is a whole one, or as it is."""
+    number = Decimal(value.replace(",", "."))
+    return f"{number.to_integral_value():f}" if number == number.to_integral_value() else value
+
+
+def _skeletons(name: str) -> tuple[str, str]:
+    """Return the parts of an id that do not depend on how it is written: with the marks inside it, and without.
+
+    Ids of one skeleton look alike. It has no case, no accents, no leading zeros, no marks at its ends, and numbers,
+    digits and letters in one form. A mark between two digits or two letters stays, as one dash: ``1-23`` and ``12-3``
+    are two ids. The skeleton of a DICOM name in several scripts (``Yamada^Tarou=山田^太郎``) is that of the first one.
+
+    The bare skeleton has no marks, no exponent and no issuer, and may be that of several people (`_bare_alikes`).
+    """
+    plain = _OTHER_SCRIPTS.sub(r"\1", _plain(name).strip(_ENDS)).rstrip(_ENDS)
+    plain = _POINT_ZERO.sub(r"\1", _PLUS.sub("", plain, count=1) if plain.startswith("+") else plain)
+    if _VALUE.fullmatch(plain):
+        plain = _whole(plain)
+    bare = _whole(plain) if _BARE_VALUE.fullmatch(plain) else _INSIDE.sub("", _AUTHORITY.sub("", plain))
     plain = _DIGIT_BESIDE_LETTER.sub("", _BETWEEN.sub("-", plain))
-    return _LEADING_ZEROS.sub("", plain) or name
+    return _LEADING_ZEROS.sub("", plain) or name, _LEADING_ZEROS.sub("", bare) or name
+
+
+def _bare_alikes(bares: Mapping[str, str], sure: set[str]) -> dict[str, str]:
+    """Return the skeletons that look like a bare one, ``12-345-678`` like ``12345678``, by skeleton.
+
+    Marks separate parts in honest ids: patient 23 of site 1 is ``1-23``, and another source counts to ``123``. Chance
+    makes such pairs where the numbers of one length are densely used. A pair therefore counts only where pairs of its
+    length and letters are 1,000 times as many as ids drawn at random would make, and where no second id of other marks
+    (``12-3``) has its bare skeleton.
+
+    Args:
+        bares: Bare skeleton of each skeleton.
+        sure: Skeletons whose pairs count in any case.
+    """
+    written = {skeleton: bare for skeleton, bare in bares.items() if skeleton != bare}
+    owners = Counter(written.values())
+    pairs = {one: bare for one, bare in written.items() if bares.get(bare) == bare and owners[bare] == 1}
+    if not pairs:
+        return {}
+    n_written, n_pairs = (Counter(_DIGIT.sub("0", bare) for bare in of.values()) for of in (written, pairs))
+    n_bare = Counter(_DIGIT.sub("0", bare) for one, bare in bares.items() if one == bare)
+
+    def unlikely(form: str) -> bool:
+        """Return whether chance does not explain the pairs of a length and letters."""
+        expected = n_written[form] * n_bare[form]
+        return 1000 * expected < n_pairs[form] * 10 ** form.count("0")
+
+    return {one: bare for one, bare in pairs.items() if one in sure or unlikely(_DIGIT.sub("0", bare))}
 
 
 def look_alikes(names: Iterable[str]) -> list[tuple[str, ...]]:
@@ -194,9 +251,17 @@ def look_alikes(names: Iterable[str]) -> list[tuple[str, ...]]:
         [('007', '7', '7.0'), ('P-1', 'p1')]
     """
     by_skeleton: dict[str, list[str]] = {}
+    bares: dict[str, str] = {}
+    sure: set[str] = set()
     for name in sorted(set(names) - {""}):
-        by_skeleton.setdefault(_skeleton(name), []).append(name)
-    return sorted(tuple(alike) for alike in by_skeleton.values() if len(alike) > 1)
+        skeleton, bare = _skeletons(name)
+        by_skeleton.setdefault(skeleton, []).append(name)
+        bares.setdefault(skeleton, bare)
+        if _AUTHORITY.search(name):
+            sure.add(skeleton)
+    for skeleton, bare in _bare_alikes(bares, sure).items():
+        by_skeleton[bare] += by_skeleton.pop(skeleton)
+    return sorted(tuple(sorted(alike)) for alike in by_skeleton.values() if len(alike) > 1)
 
 
 def look_alikes_across(ours: set[str], theirs: set[str]) -> list[tuple[str, ...]]:
@@ -250,8 +315,8 @@ def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:
     return IdDoubt(
         "look-alikes",
         f"{plural(len(alike), 'set of patient ids looks', 'sets of patient ids look')} alike, each perhaps one person",
-        "give one person one id, and different people ids that differ by more than case, leading zeros, punctuation, "
-        "alphabet and the form of numbers",
+        "give one person one id, and different people ids that differ by more than case, accents, leading zeros, "
+        "punctuation, alphabet and the form of numbers",
         tuple(" and ".join(names) for names in alike),
     )
 
