@@ -74,6 +74,35 @@ def test_every_source_gives_ids_the_one_form(tmp_path: Path) -> None:
         *("Patient, unknown", "ANONYMOUS^ANONYMOUS", "unknown_patient", "not available", "Unbekannt", "n.a.", "***"),
         *("0", "000000", "0.0", "#BEZUG!", "#NOM?", "#NV", "(leer)", "no data"),
         *("-9", "-999", "DUMMY", "REMOVED_BY_DEID", "keine Angabe", "匿名", "John Doe"),
+        *(
+            "ＮＡ",
+            "ＡＮＯＮ",
+            "００００",
+            "－１",
+            "ANÓNIMO",
+            "anonymisée",
+            "geanonimiseerd",
+            "desconhecido",
+            "аноним",
+            "Anônimo",
+        ),
+        *("氏名不詳", "익명", "onbekend", "okänd", "ukjent", "tuntematon", "nieznany", "sconosciuto", "bilinmiyor"),
+        *(
+            "неизвестный",
+            "k.A.",
+            "k. A.",
+            "#N/V",
+            "not recorded",
+            "NotRecorded",
+            "non renseigné",
+            "TEST",
+            "Test^Patient",
+        ),
+        *("TESTPATIENT", "Patient", "PatientID", "Anon 1", "TEST01", "REMOVED BY CTP", "De_identified patient"),
+        *("-999.0", "-1.0", "-99,0", "+0", "NaN.0", "000-00-0000", "0-0", "00000000-0000-0000-0000-000000000000"),
+        *("1900-01-01", "1970-01-01 00:00:00", "01.01.1900", "999999", "99999.0", "d41d8cd98f00b204e9800998ecf8427e"),
+        *("da39a3ee5e6b4b0d3255bfef95601890afd80709",),
+        "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855",
     ],
 )
 def test_a_word_for_nobody_is_no_patient(tmp_path: Path, word: str) -> None:
@@ -89,11 +118,25 @@ def test_a_word_for_nobody_is_no_patient(tmp_path: Path, word: str) -> None:
         ["000", "001", "002"],
         ["0.0", "1.0"],
         ["0", "3", "4", "5", "7", "8", "9", "11", "12"],
-        ["x", "xx", "Anna", "No1", "patient", "P0", "10", "-7", "a0"],
+        ["x", "xx", "Anna", "No1", "patient 1", "P0", "10", "-7", "a0", "K.A.", "Nona", "Pat", "Tester", "NA1"],
+        ["anon1", "anon2", "TEST-01", "TEST-02"],
+        ["0-0", "0-1", "1-0", "1-1"],
+        ["00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000001"],
+        ["9998", "9999", "4711"],
+        [*map(str, range(1, 20000, 3)), "9999"],
+        ["1900-01-02", "999", "d41d8cd98f00b204e9800998ecf8427f"],
     ],
 )
 def test_names_and_numbers_from_zero_are_patients(ids: list[str]) -> None:
     assert placeholders(ids) == []
+
+
+@pytest.mark.parametrize("zero", ["000000", "00", "0.0", "0-0"])
+def test_a_zero_of_another_form_than_the_count_is_a_placeholder(zero: str) -> None:
+    count = [str(number) for number in range(1, 481)]
+    assert placeholders([zero, *count]) == [zero]
+    assert placeholders(["0", *count]) == []
+    assert placeholders(["0", *(f"{number:03}" for number in range(1, 481))]) == ["0"]
 
 
 def test_ids_look_alike_by_their_form_alone() -> None:

@@ -7,6 +7,7 @@ that lost their digits, so that one id may be many people. Such doubts prevent a
 """
 
 import functools
+import hashlib
 import re
 import string
 import unicodedata
@@ -29,27 +30,49 @@ places of objects. Blanks are none of them, nor is NUL, which file names must no
 _AROUND = "\0"
 """Padding of DICOM values and of texts of a fixed length, removed at both ends together with blanks."""
 
+_ACCENTED = re.compile("([0-9a-z])[\u0300-\u036f]+")
+"""Latin letter or digit with its accents, apart as in the normal form D."""
+
 MISSING = frozenset(("na", "nan", "nat", "null", "nil", "missing", "unknown", "unk", "undefined", "unspecified"))
 """Words of programs and people for a value that is not known, in letters and digits of lower case."""
-_WITHHELD = frozenset(
-    (
-        *("none", "anonymous", "anonymized", "anonymised", "anonym", "anonyme", "anonymisiert", "anonimo", "anon"),
-        *("deidentified", "deid", "pseudonymized", "pseudonymised", "pseudonymisiert", "redacted", "removed"),
-        *("deleted", "withheld", "hidden", "masked", "censored", "confidential", "blank", "empty", "void"),
-        *("unbekannt", "inconnu", "inconnue", "desconocido", "sconosciuto", "unnamed", "unassigned", "tbd"),
-        *("notgiven", "nodata", "leer", "keine", "sindatos", "keineangabe", "ohneangabe", "未知", "匿名", "不明"),
-        *("dummy", "johndoe", "janedoe"),
-        *("notavailable", "notapplicable", "notprovided", "notknown", "notset", "noid", "noname", "nopatient"),
-    )
+_WITHHELD = re.compile(
+    r"none|anon|deid|removed|deleted|hidden|masked|censored|confidential|blank|empty|void|unnamed|unassigned|tbd|leer"
+    r"|tests?|testing|demo|dummy|default|johndoe|janedoe|doejohn|doejane|mustermann"
+    r"|(?:(?:ge|de)?(?:anon[iy]m|pseudon[iy]m)|deident|redact|withheld|unbekannt|desconocid|desconhecid|sconosciut"
+    r"|inconnu|onbekend|okand|ukjent|ukendt|tuntemat|nieznan|neznam|bilinmiy|ismeretlen|necunoscut|неизвестн|невідом"
+    r"|аноним|анонім|αγνωστ|ανωνυμ|entfernt|gelosch|geschwarzt|supprim|verwijder|eliminad|rimoss)[^\W\d_]*"
+    r"|(?:氏名|患者|姓名)?(?:未知|匿名|不明|不详|不詳|無名|无名|佚名|익명|미상)"
 )
+"""Words of several languages for an unknown or withheld name and for a test, in the form of `_folded`; stems with any
+ending. Words that are family names, or that occur in codes, are none of them."""
+_NOT_GIVEN = re.compile(
+    r"(?:no|not|non|nicht|keine?|ohne|sans|sin|senza|sem|geen|niet|ikke|inte)"
+    r"(?:given|data|available|applicable|provided|known|set|id|name|patient|recorded|entered|specified|stated|assigned"
+    r"|reported|collected|value|angaben?|daten|angegeben|bekannt|verfugbar|name|renseigne|disponible|connue?|nom|datos"
+    r"|nombre|dati|nome|dados|bekend|ingevuld|naam)"
+)
+"""Negations with what is not there, joined: ``notrecorded``, ``keineangabe``."""
 _KINDS = frozenset(("patient", "patients", "patientid", "pat", "subject", "person", "case", "id", "name", "mrn", "by"))
 """Words that name the kind of an id and do not identify a person, as in ``Anonymous Patient``."""
+_HEADING = re.compile(r"(?:patient|subject|person|case)(?:id|name|no|nr|number)|patients?|subjects?|id|name|mrn")
+"""Name of a column of ids, joined, in the place of an id."""
+_NO_ENTRY = re.compile(r"k\. ?A\.?")
+"""German "keine Angabe", which only points and case distinguish from initials."""
+_NO_DATE = re.compile(r"(?:1900|1970|0*1)-0?1-0?1|0?1([./])0?1\1(?:1900|1970)|1899-12-3[01]|30\.12\.1899")
+"""Dates on which the calendars of programs begin, which they write for a missing one."""
+_MIDNIGHT = re.compile(r"[ t]00:00.*")
+_OF_NOTHING = frozenset(
+    hashlib.new(name, usedforsecurity=False).hexdigest() for name in ("md5", "sha1", "sha224", "sha256", "sha512")
+)
+"""Hashes of an empty id, which hash tools make of a missing one."""
 _MISSING_CODE = re.compile(r"-(1|9+)")
 """Codes of tables for a missing number: ``-1``, ``-9``, ``-99``."""
-_SHEET_ERROR = re.compile(r"#([^\W\d_]+(/0)?[!?]|N/A|N/D|NV|REF|VALUE|NAME|NULL|NUM|DIV/0)", re.IGNORECASE)
+_NINES = re.compile(r"9{4,}")
+_SHEET_ERROR = re.compile(r"#([^\W\d_]+(/0)?[!?]|N/[ADV]|NV|REF|VALUE|NAME|NULL|NUM|DIV/0)", re.IGNORECASE)
 """Errors of spreadsheets, which in every language end in a mark: ``#REF!``, ``#BEZUG!``, ``#NOM?``."""
 _CROSSED_OUT = re.compile(r"x{3,}", re.IGNORECASE)
-_NUMBER = re.compile(r"([0-9]{1,18})([.,]0+)?")
+_POINT_ZERO_AT_END = re.compile(r"(?<=[^\W_])[.,]0+$")
+_NUMBER_AT_END = re.compile(r"[\W_]*[0-9]+$")
 _WORDS = re.compile(r"[\W_]+")
 _SCIENTIFIC = re.compile(r"[+-]?\d+([.,]\d*)?[eE][+-]\d+")
 _MONTHS = "jan|feb|m[aä]r|mrz|apr|ma[yi]|jun|jul|aug|sep|o[ck]t|nov|de[cz]"
@@ -64,14 +87,15 @@ _BARE_VALUE = re.compile(r"[0-9]+([.,][0-9]+)?e[0-9]{1,2}")
 """The same without a sign, which is a name as well: ``1E5`` is a place on a plate, too."""
 _POINT_ZERO = re.compile(r"(?<![0-9.,])([0-9]+)[.,]0+(?![0-9.,])")
 """Number with zeros after its point, which programs append to whole numbers; parts of longer chains are none."""
-_ACCENTED = re.compile("([0-9a-z])[\u0300-\u036f]+")
-"""Latin letter or digit with its accents, apart as in the normal form D."""
 _AUTHORITY = re.compile(r"(?<=[^^])\^{3}[^^].*")
 """Issuer of an id in HL7 version 2 (CX), after two empty components: ``A1^^^H1``."""
 _MARKS = "".join(sorted({*string.punctuation, *string.whitespace} - {*"+<>"}))
 """Characters that separate or enclose parts of an id; signs are parts."""
 _ENDS = _MARKS.replace("-", "")
 _BETWEEN = re.compile(f"[{re.escape(_MARKS)}]+")
+_ZEROS = re.compile(rf"[+-]?0+(?:[{re.escape(_MARKS)}]+0+)*")
+_LAST_ZERO = re.compile(r"(.*?)(0+)([.,]0+)?")
+_DIGITS = re.compile("[0-9]{1,18}")
 _INSIDE = re.compile(rf"(?<=[^\W_])[{re.escape(_MARKS)}]+(?=[^\W_])")
 _PLUS = re.compile(r"\+(?=[0-9])")
 _DIGIT_BESIDE_LETTER = re.compile(r"(?<=[0-9])-(?=[^0-9-])|(?<=[^0-9-])-(?=[0-9])")
@@ -112,10 +136,20 @@ def normal_label(label: str) -> str:
     return "|".join(normal_id(part) for part in label.split("|"))
 
 
+def _folded(text: str) -> str:
+    """Return a text in lower case, without accents on Latin letters, and with one form of each width of characters."""
+    folded = text.casefold()
+    if folded.isascii():
+        return folded
+    folded = _ACCENTED.sub(r"\1", unicodedata.normalize("NFKD", text).casefold()).replace("\u2212", "-")
+    return unicodedata.normalize("NFC", folded)
+
+
 def looks_missing(value: str) -> bool:
     """Return whether a value is a word for one that is not known, or holds no letter and no digit."""
-    plain = _WORDS.sub("", value).casefold()
-    return bool(value) and (plain in MISSING or not plain or _SHEET_ERROR.fullmatch(value) is not None)
+    folded = _folded(value)
+    plain = _WORDS.sub("", folded)
+    return bool(value) and (plain in MISSING or not plain or _SHEET_ERROR.fullmatch(folded) is not None)
 
 
 def is_placeholder(group: str) -> bool:
@@ -125,32 +159,88 @@ def is_placeholder(group: str) -> bool:
         >>> [is_placeholder(name) for name in ("ANON", "Patient, unknown", "xxxx", "Anna")]
         [True, True, True, False]
     """
-    words = [word for word in _WORDS.split(group.casefold()) if word]
-    of_person = [word for word in words if word not in _KINDS]
+    folded = _POINT_ZERO_AT_END.sub("", _folded(group))
+    words = [word for word in _WORDS.split(folded) if word]
     return (
         looks_missing(group)
-        or _MISSING_CODE.fullmatch(group) is not None
-        or _CROSSED_OUT.fullmatch(group) is not None
-        or "".join(words) in _WITHHELD
-        or bool(of_person and all(word in MISSING | _WITHHELD for word in of_person))
+        or looks_missing(folded)
+        or any(code.fullmatch(folded) for code in (_MISSING_CODE, _CROSSED_OUT))
+        or _NO_DATE.fullmatch(_MIDNIGHT.sub("", folded)) is not None
+        or _NO_ENTRY.fullmatch(group) is not None
+        or any(name.fullmatch("".join(words)) for name in (_HEADING, _NOT_GIVEN))
+        or "".join(words) in _OF_NOTHING
+        or _withheld(words)
     )
 
 
-def _count_from_zero(groups: set[str]) -> bool:
-    """Return whether ids are the numbers of a count, of which 0 is the first and not a placeholder.
+def _withheld(words: Sequence[str]) -> bool:
+    """Return whether words name an unknown or withheld person, whatever follows a "by"."""
+    of_person = [word for word in words if word not in _KINDS]
+    matches = [word in MISSING or _WITHHELD.fullmatch(word) is not None for word in of_person]
+    by = words.index("by") if "by" in words else 0
+    joined = "".join(words)
+    return (
+        bool(matches and all(matches))
+        or any(_WITHHELD.fullmatch(one) for one in (joined, joined.removesuffix("patient")))
+        or (by > 0 and _withheld(words[:by]))
+    )
+
+
+def _counts_from(zero: str, groups: set[str]) -> bool:
+    """Return whether an id of zeros is the first number of a count, and not a placeholder.
 
     In a count of n ids, of which some may be left out, the next number is small; in numbers drawn from a large range,
-    as hospitals use them, it is large. The function compares its square with n.
+    as hospitals use them, it is large. The function compares its square with n. Numbers of the count have the form of
+    its zero: ``000`` begins 001, 002, and not 1, 2.
     """
-    numbers = [int(number[1]) for group in groups if (number := _NUMBER.fullmatch(group))]
-    return any(numbers) and min(filter(None, numbers)) ** 2 <= len(groups)
+    form = _LAST_ZERO.fullmatch(zero)
+    if form is None:
+        return False
+    before, digits, after = form[1], form[2], form[3] or ""
+    others = [
+        int(middle)
+        for group in groups
+        if group.startswith(before) and group.endswith(after) and group != zero
+        if _DIGITS.fullmatch(middle := group[len(before) : len(group) - len(after)])
+        if middle == f"{int(middle):0{len(digits)}d}"
+    ]
+    padded = len(digits) == 1 or any(number < 10 ** (len(digits) - 1) for number in others)
+    return bool(others) and padded and min(others) ** 2 <= len(groups)
+
+
+def _unexplained(nines: str, groups: set[str]) -> bool:
+    """Return whether a number of nines is not explained by the other ids: few have its length, none is its neighbour.
+
+    Fewer than one in a thousand of the numbers of its length is an id, so that chance makes one of nines as rarely.
+    """
+    n_alike = sum(len(group) == len(nines) and group.isdecimal() for group in groups) - 1
+    return 1000 * n_alike < 10 ** len(nines) and str(int(nines) - 1) not in groups
+
+
+def _lone_numbered(groups: set[str]) -> set[str]:
+    """Return words for an unknown or withheld person with a number (``Anon 1``) that no other id has.
+
+    With several numbers, as in ``anon_001`` to ``anon_240``, they are pseudonyms.
+    """
+    by_word: dict[str, list[str]] = {}
+    for group in groups:
+        word, n = _NUMBER_AT_END.subn("", _folded(group))
+        if n and _withheld([part for part in _WORDS.split(word) if part not in MISSING | {""}]):
+            by_word.setdefault(word, []).append(group)
+    return {ids[0] for ids in by_word.values() if len(ids) == 1} if len(groups) > 1 else set()
 
 
 def placeholders(groups: Iterable[str]) -> list[str]:
     """Return the ids that are placeholders, sorted."""
     ids = set(groups)
-    zeros = {group for group in ids if (number := _NUMBER.fullmatch(group)) and not int(number[1])}
-    return sorted({group for group in ids if is_placeholder(group)} | (set() if _count_from_zero(ids) else zeros))
+    names = {group for group in ids if is_placeholder(group)} | _lone_numbered(ids)
+    for group in ids - names:
+        folded = _POINT_ZERO_AT_END.sub("", _folded(group))
+        if _ZEROS.fullmatch(folded) and not _counts_from(group, ids):
+            names.add(group)
+        if _NINES.fullmatch(folded) and _unexplained(folded, ids):
+            names.add(group)
+    return sorted(names)
 
 
 def refuse_placeholders(groups: Sequence[str], way_out: str) -> None:
@@ -184,11 +274,8 @@ def _in_ascii(character: str) -> str:
 
 def _plain(name: str) -> str:
     """Return an id without case and accents, and in ASCII where it looks the same there."""
-    plain = name.casefold()
-    if plain.isascii():
-        return plain
-    plain = _ACCENTED.sub(r"\1", unicodedata.normalize("NFKD", name).casefold())
-    return "".join(map(_in_ascii, unicodedata.normalize("NFC", plain)))
+    plain = _folded(name)
+    return plain if plain.isascii() else "".join(map(_in_ascii, plain))
 
 
 def _whole(value: str) -> str:
