@@ -45,6 +45,45 @@ def test_patients_are_groups(tmp_path: Path) -> None:
     assert read_image(manifest.file(5)).shape == (8, 8, 1)
 
 
+@pytest.mark.parametrize(
+    ("patients", "element", "values", "why"),
+    [
+        (
+            "AABBCC",
+            "IssuerOfPatientID",
+            ["X", "", "X", "X", "", ""],
+            "1 patient id has an issuer in some images and none",
+        ),
+        ("AABBCC", "PatientName", ["Doe^J", "Roe^J", "Li", "Li", "Wu", ""], "1 patient id has several names"),
+        ("AABBCC", "PatientSex", ["M", "F", "M", "O", "", "F"], "1 patient id has several sexes"),
+        ("AABBCC", "SeriesInstanceUID", ["1.1", "1.2", "1.2", "1.3", "1.4", "1.5"], "1 series has images of several"),
+        (
+            "AABBCC",
+            "SOPInstanceUID",
+            ["1.1", "1.2", "1.2", "1.3", "1.4", "1.5"],
+            "1 SOP instance has images of several",
+        ),
+        ("AABBCC", "FrameOfReferenceUID", ["1.1", "1.1", "1.1", "", "", ""], "1 frame of reference has images of sev"),
+        ("AABBCC", "FrameOfReferenceUID", ["1.2.840.10008.1.4.1.1"] * 6, ""),
+        ("AABBCC", "PatientName", ["Doe^J", "DOE^J^^", "Doe^J=道", "ANON", "", "unknown"], ""),
+        ("AABBCC", "PatientBirthDate", ["19500101", "1950.01.01", "", "19610101", "", ""], ""),
+        ("AABBCC", "IssuerOfPatientID", ["H1", "h1", "H2", "H2", "", ""], ""),
+    ],
+)
+def test_each_header_that_contradicts_a_patient_id_is_a_doubt(
+    tmp_path: Path, patients: str, element: str, values: list[str], why: str
+) -> None:
+    root = _tree(tmp_path, list(patients), SpecificCharacterSet="ISO_IR 192")
+    for i, value in enumerate(values):
+        path = root / f"study{i // 2}" / f"IM{i}"
+        data = pydicom.dcmread(path)
+        setattr(data, element, value)
+        data.save_as(path)
+    manifest = load_manifest(root)
+    assert [doubt.why.startswith(why) for doubt in manifest.id_doubts] == [True] * bool(why)
+    assert not {"PatientName", "FrameOfReferenceUID", "SOPInstanceUID"} & set(manifest.table)
+
+
 def test_tags_that_describe_patients_are_columns_where_images_have_them(tmp_path: Path) -> None:
     elements = {"PatientSex": "F", "PatientAge": "045Y", "InstitutionName": "St. John"}
     table = load_manifest(_tree(tmp_path / "described", ["A", "A", "B", "B", "C", "C"], **elements)).table

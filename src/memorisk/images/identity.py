@@ -108,8 +108,26 @@ _LATIN = dict(zip("авекмнорстухіјѕԛԝαβεζηικμνορτυ�
 Source:
     ``confusables.txt`` of Unicode Technical Standard 39, capital letters; Python has no such table.
 """
-_OF_PATIENTS = {"IssuerOfPatientID": "issuer", "PatientBirthDate": "birth date"}
+OF_PATIENTS = {
+    "IssuerOfPatientID": "issuers",
+    "PatientBirthDate": "birth dates",
+    "PatientName": "names",
+    "PatientSex": "sexes",
+}
 """DICOM tags of which a patient has one value, with their names in words."""
+_OTHER_SEX = "O"
+"""Value of PatientSex that excludes none: "other", written for a missing one as well."""
+STUDY = "StudyInstanceUID"
+"""Column of the study of each image, where the source has one: all images of a study show one person."""
+OF_ONE_PATIENT = {
+    STUDY: ("study-of-several", "study has", "studies have"),
+    "SeriesInstanceUID": ("series-of-several", "series has", "series have"),
+    "SOPInstanceUID": ("instance-of-several", "SOP instance has", "SOP instances have"),
+    "FrameOfReferenceUID": ("frame-of-several", "frame of reference has", "frames of reference have"),
+}
+"""DICOM tags of objects that belong to one patient, with the doubt's code, and with their names in words."""
+_OF_THE_STANDARD = "1.2.840.10008."
+"""Beginning of identifiers that the standard gave, such as frames of reference of atlases, which patients share."""
 
 
 def normal_id(value: str) -> str:
@@ -466,42 +484,67 @@ NO_DOUBT = DoubtedIds()
 def header_doubts(patients: Sequence[str], headers: Mapping[str, Sequence[str]]) -> list[IdDoubt]:
     """Find patients whose DICOM headers contradict each other.
 
+    Values that look alike are one; placeholders are none.
+
     Args:
         patients: Id of each image; empty ids are ignored.
         headers: Values of each image, by tag.
     """
     doubts = []
-    for tag, what in _OF_PATIENTS.items():
-        if contradictions := with_several(patients, headers.get(tag, [""] * len(patients))):
+    way_out = "give each person an id of their own (--labels-csv TABLE --group-column COLUMN)"
+    for tag, what in OF_PATIENTS.items():
+        values = _header_values(headers.get(tag, [""] * len(patients)))
+        if contradictions := with_several(patients, values):
             count = plural(len(contradictions), "patient id has", "patient ids have")
-            doubts.append(
-                IdDoubt(
-                    tag,
-                    f"{count} several {what}s, perhaps of several people",
-                    "give each person an id of their own (--labels-csv TABLE --group-column COLUMN)",
-                    tuple(contradictions),
-                )
-            )
+            why = f"{count} several {what}, perhaps of several people"
+            doubts.append(IdDoubt(tag, why, way_out, tuple(contradictions)))
+        if tag != "IssuerOfPatientID":
+            continue
+        without = {patient for patient, value in zip(normal_ids(patients), values, strict=True) if not value}
+        partly = sorted(
+            without & {patient for patient, value in zip(normal_ids(patients), values, strict=True) if value}
+        )
+        if names := tuple(name for name in partly if name and name not in contradictions):
+            count = plural(len(names), "patient id has", "patient ids have")
+            why = f"{count} an issuer in some images and none in others, perhaps of several people"
+            doubts.append(IdDoubt(f"{tag}-in-part", why, way_out, names))
     return doubts
 
 
+def _header_values(values: Sequence[str]) -> list[str]:
+    """Return values of a tag without what is form alone; empty where they are placeholders."""
+    forms = {
+        value: "" if value == _OTHER_SEX or is_placeholder(value) else _skeletons(value)[1]
+        for value in map(normal_id, set(values))
+        if value
+    }
+    return [forms.get(normal_id(value), "") for value in values]
+
+
 def study_doubts(studies: Sequence[str], patients: Sequence[str]) -> list[IdDoubt]:
-    """Doubt the ids of studies that have images of several patients: a study belongs to one person.
+    """Doubt the ids of studies that have images of several patients (`shared_object_doubts`)."""
+    return shared_object_doubts({STUDY: studies}, patients)
+
+
+def shared_object_doubts(objects: Mapping[str, Sequence[str]], patients: Sequence[str]) -> list[IdDoubt]:
+    """Doubt the ids of objects that have images of several patients: each belongs to one person.
 
     Args:
-        studies: Study of each image; empty ones are ignored.
+        objects: Object of each image, by the tags of `OF_ONE_PATIENT`; empty ones are ignored, and so are patients
+            whom a larger object has named.
         patients: Id of each image; empty ones are ignored.
     """
-    if not (mixed := with_several(studies, patients)):
-        return []
-    return [
-        IdDoubt(
-            "study-of-several",
-            f"{plural(len(mixed), 'study has', 'studies have')} images of several patient ids, perhaps of one person",
-            "give one person one id (--labels-csv TABLE --group-column COLUMN)",
-            tuple(" and ".join(ids) for ids in mixed.values()),
-        )
-    ]
+    doubts: list[IdDoubt] = []
+    named: set[tuple[str, ...]] = set()
+    for tag, (code, one, several) in OF_ONE_PATIENT.items():
+        owners = ["" if owner.startswith(_OF_THE_STANDARD) else owner for owner in objects.get(tag, ())]
+        mixed = [ids for ids in with_several(owners, patients).values() if ids not in named] if owners else []
+        named.update(mixed)
+        if mixed:
+            why = f"{plural(len(mixed), one, several)} images of several patient ids, perhaps of one person"
+            way_out = "give one person one id (--labels-csv TABLE --group-column COLUMN)"
+            doubts.append(IdDoubt(code, why, way_out, tuple(" and ".join(ids) for ids in mixed)))
+    return doubts
 
 
 def with_several(owners: Sequence[str], values: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.identity import (
+    STUDY,
     IdDoubt,
     doubts_from_json,
     doubts_to_json,
@@ -35,8 +36,6 @@ from memorisk.runs.files import read_table, write_table
 
 REQUIRED = ("image", "path", "label", "group")
 RESERVED = (*REQUIRED, "split", "dataset", "member", "frame")
-STUDY = "StudyInstanceUID"
-"""Column of the study of each image, where the source has one: all images of a study show one person."""
 BUILTIN = "builtin:"
 ALONE = " (alone)"
 """Suffix of the name of an image without a group where another image's group has that name."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.images.identity import OF_ONE_PATIENT, OF_PATIENTS
 from memorisk.images.layouts.dicom_series import GEOMETRY, SliceHeader, join_series
 from memorisk.images.layouts.draft import Draft
 from memorisk.images.manifest import NO_PATIENT_PICTURE, STUDY
@@ -23,8 +24,8 @@ from memorisk.images.readers.dicom import content_class, content_name, pydicom_m
 from memorisk.runs.errors import InputError, listed, one_line, unknown_name
 
 _ALWAYS = (
-    *("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "PatientID", "Modality", "Rows"),
-    *("IssuerOfPatientID", "PatientBirthDate", "PatientSex", "PatientAge", "Manufacturer", "InstitutionName"),
+    *("SOPClassUID", "PatientID", "Modality", "Rows"),
+    *("PatientAge", "Manufacturer", "InstitutionName", *OF_PATIENTS, *OF_ONE_PATIENT),
 )
 _PATIENT_GROUP = 0x0010
 """Group number of the tags that describe a patient."""
@@ -46,10 +47,9 @@ _PIXEL_TAGS = (
     b"\x7f\xe0\0\x09",
 )
 _SHARED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "PatientID")
-_OF_PATIENTS = ("IssuerOfPatientID", "PatientBirthDate")
-"""Tags that have one value for each patient."""
 _DESCRIPTIONS = ("PatientSex", "PatientAge", "Manufacturer", "InstitutionName")
 """Tags by which audits compare subgroups of patients; each is a column of the manifest where an image has it."""
+_READ = tuple(dict.fromkeys((*_SHARED, *OF_PATIENTS, *OF_ONE_PATIENT, *_DESCRIPTIONS)))
 
 
 def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
@@ -93,14 +93,13 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
         "group",
         *(["member"] if volumes else []),
         "modality",
-        *_OF_PATIENTS,
-        *_SHARED,
-        *_DESCRIPTIONS,
+        *_READ,
     ]
     table = pd.DataFrame(rows, columns=columns, dtype=object)
-    table = table.drop(columns=[name for name in _DESCRIPTIONS if not any(table[name].tolist())])
-    draft.headers = {name: table.pop(name).tolist() for name in _OF_PATIENTS}
-    draft.names = {name: table.pop(name).tolist() for name in _SHARED}
+    draft.headers = {name: table[name].tolist() for name in (*OF_PATIENTS, *OF_ONE_PATIENT)}
+    draft.names = {name: table[name].tolist() for name in _SHARED}
+    described = [name for name in _DESCRIPTIONS if any(table[name].tolist())]
+    table = table.drop(columns=[name for name in _READ if name not in described])
     draft.finer = group_tag.group != _PATIENT_GROUP and options.group_from is None and options.group_column is None
     table[STUDY] = draft.names[STUDY]
     draft.table = table if label_tag is not None else table.drop(columns="label")
@@ -137,7 +136,7 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
 
 def _row(header: Any, file: str, group_tag: Any, label_tag: Any) -> dict[str, str]:
     """Make one row: names, group, label."""
-    shared = {name: _value(header, name) for name in (*_OF_PATIENTS, *_SHARED, *_DESCRIPTIONS)}
+    shared = {name: _value(header, name) for name in _READ}
     return {
         "image": file,
         "path": file,

@@ -33,7 +33,8 @@ class Draft:
     doubts: list[IdDoubt] = field(default_factory=list)
     """Doubts about the identity of people, including those of a manifest that was kept."""
     headers: dict[str, list[str]] = field(default_factory=dict)
-    """Values of the DICOM tags of which a patient has one value, by tag; each list is as long as the table."""
+    """Values of the DICOM tags of which a patient has one value, and of those that belong to one patient, by tag; each
+    list is as long as the table."""
     finer: bool = False
     """Whether groups are smaller than patients, because the user named such a tag."""
     names: dict[str, list[str]] = field(default_factory=dict)

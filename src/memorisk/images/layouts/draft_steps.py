@@ -18,7 +18,7 @@ from memorisk.images.identity import (
     normal_ids,
     normal_label,
     refuse_placeholders,
-    study_doubts,
+    shared_object_doubts,
 )
 from memorisk.images.layouts.draft import Draft
 from memorisk.images.layouts.label_tables import join_labels
@@ -146,7 +146,8 @@ def _settle_identity(draft: Draft) -> None:
     draft.doubts += id_doubts(patients)
     if not draft.finer:
         own = [group if group != image else "" for group, image in zip(groups, images, strict=True)]
-        draft.doubts += study_doubts(texts(draft.table[STUDY]), own) if STUDY in draft.table else []
+        objects = {STUDY: texts(draft.table[STUDY])} if STUDY in draft.table else {}
+        draft.doubts += shared_object_doubts(draft.headers | objects, own)
         draft.doubts += header_doubts(own, draft.headers)
 
 
