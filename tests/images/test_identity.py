@@ -13,7 +13,7 @@ from PIL import Image
 from memorisk.audits.classifier.evidence import evidence_from_table
 from memorisk.audits.classifier.losses import loss_id_doubts, with_normal_ids
 from memorisk.audits.comparison.sets import refuse_shared_patients
-from memorisk.images.columns import texts
+from memorisk.images.columns import pick, texts
 from memorisk.images.identity import id_doubts, look_alikes, look_alikes_across, normal_id, normal_label, placeholders
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
@@ -332,3 +332,10 @@ def loss_table():
         return evidence_from_table(with_normal_ids(pd.DataFrame(rows, columns=columns)))
 
     return made
+
+
+@pytest.mark.parametrize("column", ["patient_no", "patientno", "Patientennummer", "PatNr", "Subject Number", "MRN"])
+@pytest.mark.parametrize("side", ["eye", "side", "laterality"])
+def test_columns_of_patients_are_found_and_those_of_sides_are_not(column: str, side: str) -> None:
+    assert pick(["file", side], "group", None, "t") is None
+    assert pick(["file", side, "case", column], "group", None, "t") == column

@@ -37,6 +37,14 @@ _PIECE = 1 << 20
 SEPARATORS = ",;\t|"
 """Characters that may separate columns; a first line ``sep=:`` of a spreadsheet names another."""
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[;,\t ]*', re.IGNORECASE)
+_NUMBERS = ("", "id", "no", "nr", "num", "number", "nummer", "code", "uid")
+_PERSONS = tuple(
+    f"{who}{number}"
+    for who in ("patient", "patienten", "pat", "subject", "participant", "person")
+    for number in _NUMBERS
+    if (who, number) != ("pat", "")
+)
+"""Names of columns of people's ids, in order: those of patients first. A side (``eye``) is a part of a person."""
 USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "path": ("path", "filepath", "imagepath", "relpath", "relativepath", "file", "filename", "imagefile", "dicompath"),
     "image": (
@@ -48,8 +56,8 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
         *("findinglabel", "findinglabels", "category", "disease", "y"),
     ),
     "group": (
-        *("group", "groupid", "patient", "patientid", "subject", "subjectid", "person", "personid", "participantid"),
-        *("identity", "case", "caseid", "lesion", "lesionid", "video", "videoid", "eye", "eyeid"),
+        *("group", "groupid", *_PERSONS, "mrn", "identity", "patientname", "case", "caseid", "lesion", "lesionid"),
+        *("video", "videoid", "eyeid"),
     ),
     "split": ("split", "subset", "partition"),
     "dataset": ("dataset", "datasetname"),
