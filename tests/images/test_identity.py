@@ -252,6 +252,47 @@ def test_ids_that_lost_their_digits_are_named() -> None:
     assert "several people may have one" in doubt.why
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "01-mars",
+            "1-abr",
+            "1-ago",
+            "Mrz 21",
+            "Sept-21",
+            "01-févr",
+            "1-Sept",
+            "01-août",
+            "Mar 21",
+            "March 1",
+            "1-kwi",
+        ),
+        *("3/1/2021", "01.03.2021", "2021-03-02", "2021-03-01T00:00:00Z", "3/1/2021 0:00", "03/01/2021 12:00:00 AM"),
+        *("3月1日", "2021年3月1日", "12:30", "0:07:00", "1.23457e11", "2.0E7", "P1.23457E+11", "1,23457 E+11"),
+        *("1234567890123450", "12345678901234500000", "Mar-01-2021"),
+    ],
+)
+def test_a_few_ids_that_spreadsheets_made_are_named(name: str) -> None:
+    (doubt,) = id_doubts([name, "4711", "P-8105", "007a", "site1-4"])
+    assert (doubt.code, doubt.ids) == ("lost-digits", (name,))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [f"2021-03-{day:02}" for day in range(1, 29)],
+        [f"{site}:{number}" for site in range(1, 13) for number in range(1, 90)],
+        [*(f"{number:02}-{name}" for number in range(1, 9) for name in ("mars", "anna", "abr", "liz", "eva", "bob"))],
+        [str(number) for number in np.random.default_rng(1).integers(10**15, 10**16, 300)],
+        [f"{one}/{other}/{number}" for one in (1, 2) for other in (3, 44) for number in range(1900, 2100, 9)],
+        ["4711", "P-8105", "1-12", "12/30", "1.5", "v1.5E7", "2E5", "marc-21", "20210301", "123456789012345", "A12:30"],
+    ],
+)
+def test_honest_ids_are_no_work_of_spreadsheets(ids: list[str]) -> None:
+    assert [doubt for doubt in id_doubts(ids) if doubt.code == "lost-digits"] == []
+
+
 @pytest.mark.parametrize(("kind", "bits"), [(np.float64, 53), (np.float32, 24), (np.float16, 11)])
 def test_floats_that_cannot_hold_an_id_are_named(tmp_path: Path, kind: type, bits: int) -> None:
     exact, rounded = kind(2**bits - 1), kind(2**bits)

@@ -74,6 +74,32 @@ _CROSSED_OUT = re.compile(r"x{3,}", re.IGNORECASE)
 _POINT_ZERO_AT_END = re.compile(r"(?<=[^\W_])[.,]0+$")
 _NUMBER_AT_END = re.compile(r"[\W_]*[0-9]+$")
 _WORDS = re.compile(r"[\W_]+")
+_SHORT_MONTHS = (
+    "jan|feb|fev|gen|ene|sty|lut|mar|mrt|mrz|kwi|apr|abr|avr|mai|mag|maj|may|mei|jun|giu|cze|jul|lug|lip|ago|aug|aou|sie"
+    "|sep|set|wrz|oct|okt|ott|out|paz|nov|lis|dec|dez|dic|des|gru|janv|fevr|mars|avri|juin|juil|aout|sept"
+)
+"""Months in the short forms of spreadsheets in Czech, Dutch, English, French, German, Italian, Polish, Portuguese,
+Spanish and Scandinavian languages, without accents."""
+_LONG_MONTHS = (
+    "january|february|march|april|june|july|august|september|october|november|december|januar|februar|marz|juni"
+)
+_TIME = r"[0-9]{1,2}:[0-5][0-9](:[0-5][0-9])?(\.[0-9]+)?( ?[ap]\.?m\.?)?(z|[+-][0-9]{2}:?[0-9]{2})?"
+_YEAR = r"(19|20)[0-9]{2}"
+_MONTH = rf"({_SHORT_MONTHS}|{_LONG_MONTHS})"
+_OF_MONTH = "(0?[1-9]|[12][0-9]|3[01])"
+_DATE_LIKE = re.compile(
+    rf"{_OF_MONTH}[-. /]+{_MONTH}\.?([-. /]+[0-9]{{2,4}})?|{_MONTH}\.?[-. /]+([0-9]{{1,2}}[-, /]+)?[0-9]{{2,4}}"
+    rf"|{_MONTH}\.? {_OF_MONTH}|({_OF_MONTH}[./-]{_OF_MONTH}[./-]{_YEAR}|{_YEAR}[./-]{_OF_MONTH}[./-]{_OF_MONTH})"
+    rf"([ t]+{_TIME})?|{_TIME}|({_YEAR}年)?{_OF_MONTH}月{_OF_MONTH}日"
+)
+"""Dates and times of day in the form of `_folded`, as spreadsheets of several countries write them."""
+_POWER = re.compile(r"([^\W\d_]{1,8}[-_ ]?)?[0-9][.,][0-9]+ ?(e\+|[x×*] ?10\^)[0-9]{1,3}|[0-9][.,][0-9]+ ?e[0-9]{1,3}")
+"""Number with a point and an exponent, with a sign also behind letters: ``1.23457e11``, ``P1.23457E+11``."""
+_SHEET_DIGITS = 15
+"""Number of digits that a spreadsheet keeps of a number; it writes zeros for the others."""
+_CUT = re.compile(rf"[1-9][0-9]{{{_SHEET_DIGITS - 1}}}0+")
+_SHORTEST_MONTH = 3
+_RUN = re.compile(r"(?P<number>[0-9]+)|[^\W\d_]+")
 _SCIENTIFIC = re.compile(r"[+-]?\d+([.,]\d*)?[eE][+-]\d+")
 _MONTHS = "jan|feb|m[aä]r|mrz|apr|ma[yi]|jun|jul|aug|sep|o[ck]t|nov|de[cz]"
 _DAY = re.compile(
@@ -426,6 +452,33 @@ def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:
     )
 
 
+def _made_by_sheets(ids: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids that a spreadsheet made of others, by their form.
+
+    Ids of some forms are dates or rounded in any table. Others are honest where most ids have them, as dates of visits,
+    or where ids of the same make are none: ``12:30`` is an id where another is ``12:99``.
+    """
+    sure = [bool(_SCIENTIFIC.fullmatch(name) or _DAY.fullmatch(name)) for name in ids]
+    folded = [_folded(name) for name in ids]
+    of_sheets = [bool(_DATE_LIKE.fullmatch(name) or _POWER.fullmatch(name) or _CUT.fullmatch(name)) for name in folded]
+    makes = [_make(name) for name in folded]
+    others = {make for make, made, certain in zip(makes, of_sheets, sure, strict=True) if not (made or certain)}
+    if sum(of_sheets) * 2 >= len(ids):
+        return tuple(name for name, certain in zip(ids, sure, strict=True) if certain)
+    return tuple(
+        name
+        for name, certain, made, make in zip(ids, sure, of_sheets, makes, strict=True)
+        if certain or (made and make not in others)
+    )
+
+
+def _make(folded: str) -> str:
+    """Return the sequence of digits, letters, words and marks of an id; of digits alone, their number."""
+    if folded.isdecimal():
+        return f"{len(folded)} digits"
+    return _RUN.sub(lambda run: "9" if run["number"] else "word" if len(run[0]) >= _SHORTEST_MONTH else "a", folded)
+
+
 def id_doubts(groups: Iterable[str], matters: Callable[[tuple[str, ...]], bool] = lambda alike: True) -> list[IdDoubt]:
     """Find the doubts that ids alone raise.
 
@@ -435,7 +488,7 @@ def id_doubts(groups: Iterable[str], matters: Callable[[tuple[str, ...]], bool] 
     """
     ids = sorted(set(groups))
     alike = [names for names in look_alikes(ids) if matters(names)]
-    rounded_ids = tuple(name for name in ids if _SCIENTIFIC.fullmatch(name) or _DAY.fullmatch(name))
+    rounded_ids = _made_by_sheets(ids)
     doubts = [look_alike_doubt(alike)] if alike else []
     if rounded_ids:
         count = plural(
