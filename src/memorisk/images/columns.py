@@ -71,7 +71,14 @@ NO_FINDING = "none"
 _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "-1", "-1.0", "", "false", "no"))
 _MARK = r"-?[01](?:\.0*)?"
-_MARKS = re.compile(rf"\[\s*{_MARK}(?:[\s,;]+{_MARK})+\s*\]|{_MARK}(?:\|{_MARK})+")
+_WORD_OR_MARK = rf"(?:{_MARK}|true|false)"
+_MARKS = re.compile(
+    rf"(?:(?:\w+\.)?(?:array|tensor)\(\s*)?[\[(]\s*({_WORD_OR_MARK}(?:[\s,;]+{_WORD_OR_MARK})+)\s*,?\s*[\])]"
+    rf"(?:(?:,\s*\w+=[\w.]+)*\s*\))?|({_MARK}(?:\|{_MARK})+)",
+    re.IGNORECASE,
+)
+"""Marks in brackets, as Python, NumPy and PyTorch print them, or joined by ``|``."""
+_POINT = re.compile(r"\.0*$")
 
 
 def read_csv(path: Path, *, types: Any = str) -> pd.DataFrame:
@@ -447,8 +454,9 @@ def _multi_hot(values: Sequence[Any], names: Sequence[str] | None) -> list[list[
     """
     rows: list[list[str] | None] = []
     for value in values:
-        if isinstance(value, str) and _MARKS.fullmatch(value.strip()):
-            rows.append(re.split(r"[\s,;|]+", value.strip("[] \t")))
+        if isinstance(value, str) and (printed := _MARKS.fullmatch(value.strip())):
+            row = re.split(r"[\s,;|]+", (printed[1] or printed[2]).lower())
+            rows.append([_POINT.sub("", mark) for mark in row])
         elif isinstance(value, list):
             rows.append([item.strip().lower() for item in texts(value)])
         elif text(value).strip():
