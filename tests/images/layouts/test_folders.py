@@ -312,8 +312,14 @@ def test_sets_with_train_and_test_folders(shared_data: Path) -> None:
 
 
 def test_what_systems_drives_and_editors_keep_is_no_image(tmp_path: Path) -> None:
-    images = ["a/p1.png", "b/p2.png"]
+    images = ["a/p1.png", "b.tmp/p2.png"]
     kept = [
+        *(
+            f"{name}/1.png"
+            for name in ("~snapshot", "@tmp", "a/@SynoResource", "@SynoEAStream", "Network Trash Folder")
+        ),
+        *(f"{name}/1.png" for name in ("Temporary Items", "FOUND.000", "$WINDOWS.~BT", "a/__pycache__", "_gsdata_")),
+        *(f"a/p1.png.{end}" for end in ("bak", "ORIG", "tmp", "part", "crdownload", "swp")),
         "a/@eaDir/p1.png/SYNOPHOTO_THUMB_M.jpg",
         "#recycle/a/x.png",
         "$RECYCLE.BIN/S-1-5/$R1.png",
@@ -323,7 +329,7 @@ def test_what_systems_drives_and_editors_keep_is_no_image(tmp_path: Path) -> Non
     _pictures(tmp_path, *images, *kept)
     manifest = load_manifest(tmp_path)
     assert manifest.images.tolist() == images
-    assert manifest.classes == ["a", "b"]
+    assert manifest.classes == ["a", "b.tmp"]
     assert set(manifest.skipped["reason"]) == {HIDDEN_FILE}
     assert len(manifest.skipped) == len(kept)
     assert not len(manifest.unread)

@@ -18,22 +18,18 @@ from memorisk.runs.errors import InputError, listed, one_line
 _OF_SYSTEMS = frozenset(
     (
         *("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "picasa.ini", "zbthumbnail.info"),
-        *(
-            "@eadir",
-            "#recycle",
-            "@recycle",
-            "#snapshot",
-            "@recently-snapshot",
-            "$recycle.bin",
-            "recycler",
-            "lost+found",
-        ),
-        "system volume information",
+        *("@eadir", "#recycle", "@recycle", "#snapshot", "~snapshot", "@recently-snapshot", "@tmp", "@__thumb"),
+        *("$recycle.bin", "recycler", "lost+found", "system volume information", "network trash folder"),
+        *("temporary items", "__pycache__", "_gsdata_"),
     )
 )
-"""Files and folders that systems, network drives and viewers keep among a user's files, in lower case."""
+"""Files and folders that systems, network drives, viewers and programs keep among a user's files, in lower case."""
+_NUMBERED_OF_SYSTEMS = re.compile(r"@syno\w+|found\.[0-9]{3}|\$windows\.~\w+")
+"""Further such names, in lower case, of which a part differs between systems."""
 _BACKUP = re.compile(r".*~|~\$.*|#.*#", re.DOTALL)
 """Names of editors' backups and of marks for an open file."""
+_UNFINISHED = re.compile(r".*\.(bak|orig|tmp|part|partial|crdownload|swp)", re.DOTALL)
+"""Names of files that are backups or not written to their end; folders may have such names."""
 
 
 def is_within(root: str, path: str) -> bool:
@@ -184,9 +180,9 @@ class Walk:
 def walk_files(root: Path, *, follow_links: bool) -> Walk:
     """List all files below a folder.
 
-    Hidden files and folders (``.name``), files that systems and network drives leave in folders (`_OF_SYSTEMS`) and
-    editors' backups are skipped; a folder of these is one entry. A linked folder is entered only with ``follow_links``,
-    each folder once.
+    Hidden files and folders (``.name``), files that systems and network drives leave in folders (`_OF_SYSTEMS`),
+    editors' backups and unfinished files are skipped; a folder of these is one entry. A
+    linked folder is entered only with ``follow_links``, each folder once.
 
     Raises:
         InputError: A folder cannot be opened.
@@ -198,7 +194,7 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
     while pending:
         folder = pending.pop()
         for entry, relative in _entries(root, folder):
-            if entry.name.startswith(".") or entry.name.lower() in _OF_SYSTEMS or _BACKUP.fullmatch(entry.name):
+            if _is_left_over(entry):
                 walk.skipped.append((relative, HIDDEN_FILE))
                 continue
             if entry.is_symlink():
@@ -221,6 +217,17 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
     for paths in (walk.files, walk.escaping, walk.not_utf8, walk.skipped):
         paths.sort()
     return walk
+
+
+def _is_left_over(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is hidden, of a system, a backup or unfinished."""
+    lower = entry.name.lower()
+    return (
+        lower.startswith(".")
+        or lower in _OF_SYSTEMS
+        or any(names.fullmatch(lower) for names in (_NUMBERED_OF_SYSTEMS, _BACKUP))
+        or (_UNFINISHED.fullmatch(lower) is not None and not _leads_to_folder(entry))
+    )
 
 
 def _entries(root: Path, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
