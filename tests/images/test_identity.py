@@ -23,7 +23,7 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 
 SEEN, UNSEEN = "Zürich 7", ["\u200bZu\u0308rich 7", " Zürich 7\t", "Zürich\ufeff 7\0", "\u202aZürich 7\u202c\xa0"]
-UNSEEN += ["Zürich\x9d \x077\x7f", "\ufffcZürich\u17b4 7\U0001d173"]
+UNSEEN += ["Zürich\x9d 7\x7f", "\ufffcZürich\u17b4 7\U0001d173"]
 UNSEEN += ["Zürich\u3164 7\u2800", "Zürich 7\U000e0041"]
 
 

@@ -21,12 +21,12 @@ from memorisk.runs.errors import DamagedError, InputError, listed, plural
 from memorisk.statistics.verdicts.reasons import Gravity, Reason, Words
 
 _UNSEEN = re.compile(
-    "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "[\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """Characters without a glyph: controls, soft hyphens, joiners, fillers, marks of direction, variation selectors, tags,
-places of objects. Blanks are none of them, nor is NUL, which file names must not lose unnoticed."""
+places of objects. Blanks are none of them, nor are ASCII controls, which names of files may have."""
 _AROUND = "\0"
 """Padding of DICOM values and of texts of a fixed length, removed at both ends together with blanks."""
 
