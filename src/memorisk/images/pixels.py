@@ -102,14 +102,14 @@ def is_grey(image: np.ndarray) -> bool:
 def grey_levels(image: np.ndarray) -> int:
     """Count the grey levels, of 256, that nearly all values of pixels [h, w, c] span; 0 without pixels.
 
-    These are the fewest neighbouring levels of 8 bits that hold all values but `STRAY_SHARE`, and one at least: one
-    bright pixel in an image of few levels leaves it an image of few levels.
+    These are the fewest neighbouring levels of 8 bits that hold all values but `STRAY_SHARE`: few bright pixels in an
+    image of few levels leave it an image of few levels.
     """
     if not image.size:
         return 0
     counts = np.bincount(to_depth(image, 8).ravel(), minlength=256)
     below = np.concatenate([[0], np.cumsum(counts)])
-    needed = max(1, image.size - max(1, int(STRAY_SHARE * image.size)))
+    needed = image.size - int(STRAY_SHARE * image.size)
     ends = np.searchsorted(below, below[:-1] + needed)  # beyond the last level where too few values are left
     return int((ends - np.arange(256))[ends <= 256].min())
 

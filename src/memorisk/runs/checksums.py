@@ -297,8 +297,8 @@ def sealed_files(folder: Path) -> dict[str, str]:
         _SHA256.fullmatch(value) for value in files.values()
     ):
         raise DamagedError(
-            f"{one_line(folder / SEAL)} is damaged: it has not the form that a run gives it; restore it, or begin in "
-            "a new folder"
+            f"{one_line(folder)}: {SEAL} is not what the run wrote: it has another form; restore it, or begin in a new "
+            "folder"
         )
     return files
 

@@ -111,7 +111,7 @@ def test_a_folder_without_its_description_is_none(tmp_path, monkeypatch):
     def killed(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memorisk.models.generators.dit.folder.save_file", killed)
+    monkeypatch.setattr("memorisk.models.generators.dit.folder.save_weights", killed)
     with pytest.raises(KeyboardInterrupt):
         save(generator, folder)
     with pytest.raises(InputError, match=r"no generator\.json"):

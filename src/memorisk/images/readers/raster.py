@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from memorisk.images.readers.greys import over_black, refuse_not_finite, to_depth, to_greys
 from memorisk.images.readers.jpeg_markers import scans, scans_missing, with_more_data
@@ -83,7 +83,8 @@ def _is_deep_grey_with_alpha(image: Image.Image, data: bytes, how: ReadOptions) 
 
 def _deep_grey_with_alpha(image: Image.Image, data: bytes, path: Path, how: ReadOptions) -> np.ndarray:
     """Read grey and alpha of 16 bits on black: their four bytes are unpacked as four channels, which are as long."""
-    image.tile = [tile._replace(args="RGBA") for tile in image.tile]
+    assert isinstance(image, ImageFile.ImageFile)
+    image.tile = [type(tile)(*tile[:3], "RGBA") for tile in image.tile]
     _refuse_rows_missing(image, data, path)
     image.load()
     high_and_low = np.asarray(_upright(image)).astype(np.uint16)
