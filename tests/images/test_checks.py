@@ -334,7 +334,7 @@ def test_stray_pixels_do_not_hide_few_levels(shape, stray):
 
 def test_levels_are_those_of_eight_bits():
     ramp = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
-    assert (grey_levels(ramp), grey_levels(ramp.astype(np.uint16) * 257)) == (254, 254)  # two values of 256 may stray
+    assert (grey_levels(ramp), grey_levels(ramp.astype(np.uint16) * 257)) == (253, 253)  # three values of 256 may stray
     assert grey_levels(np.full((1, 1, 1), 7, np.uint8)) == 1
     assert grey_levels(np.zeros((0, 0, 1), np.uint8)) == 0
 

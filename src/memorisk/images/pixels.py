@@ -10,6 +10,7 @@ changes the aspect ratio. An image that already has the size is left as it is, b
 """
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -102,14 +103,14 @@ def is_grey(image: np.ndarray) -> bool:
 def grey_levels(image: np.ndarray) -> int:
     """Count the grey levels, of 256, that nearly all values of pixels [h, w, c] span; 0 without pixels.
 
-    These are the fewest neighbouring levels of 8 bits that hold all values but `STRAY_SHARE`: few bright pixels in an
-    image of few levels leave it an image of few levels.
+    These are the fewest neighbouring levels of 8 bits that hold all values but `STRAY_SHARE` (rounded up, and at most
+    a tenth): few bright pixels in an image of few levels leave it an image of few levels.
     """
     if not image.size:
         return 0
     counts = np.bincount(to_depth(image, 8).ravel(), minlength=256)
     below = np.concatenate([[0], np.cumsum(counts)])
-    needed = image.size - int(STRAY_SHARE * image.size)
+    needed = image.size - min(math.ceil(STRAY_SHARE * image.size), image.size // 10)
     ends = np.searchsorted(below, below[:-1] + needed)  # beyond the last level where too few values are left
     return int((ends - np.arange(256))[ends <= 256].min())
 
