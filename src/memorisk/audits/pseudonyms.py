@@ -183,7 +183,7 @@ class Pseudonyms:
 
 
 def draw_seed(options: PseudonymOptions, seed: int) -> int:
-    """Return the seed of a draw that a run shows by patient; with a pseudonym key nobody repeats it without the key.
+    """Return the seed of a draw that a run shows by patient; with a pseudonym key, only who has the key repeats it.
 
     A seed made so is secret. It seeds draws alone, and is never a name of a file or a value of a table.
 

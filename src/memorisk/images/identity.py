@@ -462,13 +462,13 @@ def _made_by_sheets(ids: Sequence[str]) -> tuple[str, ...]:
     folded = [_folded(name) for name in ids]
     of_sheets = [bool(_DATE_LIKE.fullmatch(name) or _POWER.fullmatch(name) or _CUT.fullmatch(name)) for name in folded]
     makes = [_make(name) for name in folded]
-    others = {make for make, made, certain in zip(makes, of_sheets, sure, strict=True) if not (made or certain)}
+    others = {make for make, like, certain in zip(makes, of_sheets, sure, strict=True) if not (like or certain)}
     if sum(of_sheets) * 2 >= len(ids):
         return tuple(name for name, certain in zip(ids, sure, strict=True) if certain)
     return tuple(
         name
-        for name, certain, made, make in zip(ids, sure, of_sheets, makes, strict=True)
-        if certain or (made and make not in others)
+        for name, certain, like, make in zip(ids, sure, of_sheets, makes, strict=True)
+        if certain or (like and make not in others)
     )
 
 
@@ -583,8 +583,8 @@ def shared_object_doubts(objects: Mapping[str, Sequence[str]], patients: Sequenc
     """Doubt the ids of objects that have images of several patients: each belongs to one person.
 
     Args:
-        objects: Object of each image, by the tags of `OF_ONE_PATIENT`; empty ones are ignored, and so are patients
-            whom a larger object has named.
+        objects: Object of each image, by the tags of `OF_ONE_PATIENT`; empty ones are ignored, and so are
+            patients of a larger object that is named already.
         patients: Id of each image; empty ones are ignored.
     """
     doubts: list[IdDoubt] = []

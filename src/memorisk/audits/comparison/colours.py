@@ -92,9 +92,9 @@ def look_at_colours(sets: Sets, known: frozenset[tuple[int, int]], progress: Pro
     near = near_copies_between(small, small_real, rule, ours.__getitem__, theirs.__getitem__, progress=counted)[1]
     confirmed = near.only(near.confirmed)
     images = coloured[confirmed.first // len(_OF_SYNTHETIC)].tolist()
-    found = zip(images, (confirmed.second // len(_OF_TRAINING)).tolist(), confirmed.similarity.tolist(), strict=True)
+    pairs = zip(images, (confirmed.second // len(_OF_TRAINING)).tolist(), confirmed.similarity.tolist(), strict=True)
     alike: dict[tuple[int, int], float] = {}
-    for image, real, similarity in found:  # the most similar planes of a pair come first
+    for image, real, similarity in pairs:  # the most similar planes of a pair come first
         if (image, real) not in known:
             alike.setdefault((image, real), similarity)
     return Colours(n_unlike_real, alike, near.found > len(near.first))

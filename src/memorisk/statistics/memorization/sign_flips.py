@@ -305,7 +305,7 @@ class SumsNull:
     offset: float
     """Offset of the scale of images, `typical_error`, in nats."""
     correlation: float
-    """`image_correlation`."""
+    """Correlation of two images of one unit, `image_correlation`."""
     null: FlipNull
     """Null of the sums, as of units with one image; it has the flips of the images."""
 

@@ -93,8 +93,8 @@ def plan_draws(
             the training images, by largest remainders.
         paired: Whether each training image's condition gets an image, in their order; where n is not a multiple of
             their number, a random part of them gets one more.
-        secret: Random seed of the choice of conditions alone, and then of their order too, so that nobody learns from
-            a number of an image, or its seed, whose condition it has; by default ``seed``.
+        secret: Random seed of the choice of conditions alone, and then of their order too, so that the
+            number or the seed of an image does not give away whose condition it has; by default ``seed``.
 
     Returns:
         Table with one row per image: image (id), number, attempt (0), seed, label (number of its class, -1 without),
