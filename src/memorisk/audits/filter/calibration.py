@@ -20,6 +20,7 @@ from memorisk.audits.filter.families import Family
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.screening import ScreeningDetector
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.audits.pseudonyms import draw_seed
 from memorisk.images.alterations.families import ALL_FAMILIES, PLANTED
 from memorisk.images.alterations.graded import augmented
 from memorisk.images.alterations.planting import plant_copy
@@ -176,7 +177,7 @@ def calibrate(
         return []
     thresholds = []
     for family in families:
-        pairs = draw_pairs(family, store, options.seed)
+        pairs = draw_pairs(family, store, draw_seed(options, options.seed))
         for place, detector in enumerate(opened):
             score = _scores(detector, store, pairs, progress)
             group = store.manifest.groups.astype(str)[pairs.first]
