@@ -63,6 +63,19 @@ class _Planes(Sequence[np.ndarray]):
         return (np.asarray(self.images[self.rows[row]]).astype(np.float32) @ self.weights[plane])[..., None]
 
 
+def compared_planes(sets: Sets) -> tuple[int, bool]:
+    """Count the pairs of planes that `look_at_colours` compares.
+
+    Returns:
+        The number, and whether it is an upper bound: blank planes are compared with nothing while the rule is learned.
+    """
+    coloured, rule_planes = len(_coloured(sets.synthetic)), len(_OF_REAL) * len(_rule_rows(sets))
+    if not coloured:
+        return 0, False
+    pairs = coloured * len(_OF_SYNTHETIC) * len(sets.train.images) * len(_OF_TRAINING)
+    return pairs + rule_planes * (rule_planes - 1) // 2, len(_coloured(sets.real)) < len(sets.real.images)
+
+
 def look_at_colours(sets: Sets, known: frozenset[tuple[int, int]], progress: Progress) -> Colours:
     """Look for training images in the colours of synthetic ones.
 
@@ -71,15 +84,13 @@ def look_at_colours(sets: Sets, known: frozenset[tuple[int, int]], progress: Pro
         known: Rows of synthetic and training images that are nearly identical in luma.
         progress: Called with (stage, done, total).
     """
-    synthetic, train, shape = sets.synthetic.images, sets.train.images, sets.synthetic.images.shape[1:]
-    if is_volume(shape) or shape[2] != 3:
-        return NO_COLOURS
-    spread = _channel_spread(sets.synthetic)
-    coloured = np.flatnonzero(spread)
+    synthetic, train = sets.synthetic.images, sets.train.images
+    coloured = _coloured(sets.synthetic)
     if not len(coloured):
         return NO_COLOURS
     noise = COLOUR_NOISE * (257 if synthetic.dtype == np.uint16 else 1)
-    n_unlike_real = int((spread > noise).sum()) if _channel_spread(sets.real).max() <= noise else 0
+    grey = _channel_spread(sets.real).max() <= noise
+    n_unlike_real = int((_channel_spread(sets.synthetic) > noise).sum()) if grey else 0
     rule = _rule(sets, len(coloured), progress)
     if rule.chance.similarity is None:
         return Colours(n_unlike_real, could_not_look=True)
@@ -100,6 +111,12 @@ def look_at_colours(sets: Sets, known: frozenset[tuple[int, int]], progress: Pro
     return Colours(n_unlike_real, alike, near.found > len(near.first))
 
 
+def _coloured(store: ImageStore) -> np.ndarray:
+    """Return the rows of images whose channels differ."""
+    shape = store.images.shape[1:]
+    return np.zeros(0, dtype=np.intp) if is_volume(shape) or shape[2] != 3 else np.flatnonzero(_channel_spread(store))
+
+
 def _channel_spread(store: ImageStore) -> np.ndarray:
     """Return the largest difference between channels of one pixel, of each image, [N]."""
     return np.array(
@@ -107,15 +124,18 @@ def _channel_spread(store: ImageStore) -> np.ndarray:
     )
 
 
+def _rule_rows(sets: Sets) -> np.ndarray:
+    """Return rows of real images of different pixels, as many as a search over all pairs of their planes allows."""
+    rows, most = np.unique(sets.real.pixel_hashes.astype(str), return_index=True)[1], RULE_IMAGES // len(_OF_REAL)
+    return np.sort(rows if len(rows) <= most else np.random.default_rng(0).permutation(np.sort(rows))[:most])
+
+
 def _rule(sets: Sets, n_synthetic: int, progress: Progress) -> CopyRule:
-    """Learn how alike planes of two different people are, from as many images as a search over all pairs allows."""
+    """Learn how alike planes of two different people are."""
     real = sets.real
     held_out = np.arange(len(real.images)) >= len(sets.train.images)
     people = np.char.add(np.where(held_out, "held out: ", "training: "), real.manifest.groups.astype(str))
-    rows = np.sort(np.unique(real.pixel_hashes.astype(str), return_index=True)[1])
-    n_people, most = len(np.unique(people[rows])), RULE_IMAGES // len(_OF_REAL)
-    if len(rows) > most:
-        rows = np.sort(np.random.default_rng(0).permutation(rows)[:most])
+    n_people, rows = len(np.unique(people)), _rule_rows(sets)
     planes = _Planes(real.images, rows, _OF_REAL)
     return copy_rule(
         thumbnails(planes, progress=partial(progress, "looking at colours")),

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.comparison.colours import compared_planes
 from memorisk.audits.comparison.compared import COMPARED, ComparedImages
 from memorisk.audits.comparison.distances import CANDIDATES, find_pixel_copies, measure_distances
 from memorisk.audits.comparison.evidence import DetectorView, Pairing, SyntheticEvidence, logit_histogram, read_pairing
@@ -267,10 +268,11 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
     alike = len(set(sets.synthetic.pixel_hashes.tolist()))
     rule_images = min(RULE_IMAGES, len(set(np.concatenate(hashes).tolist())))
     thumbnails = n_real * s + (alike * (alike - 1) + rule_images * (rule_images - 1)) // 2
+    planes, at_most = compared_planes(sets)
     return features + Cost(
-        pairs=sum(searches) + thumbnails,
+        pairs=sum(searches) + thumbnails + planes,
         bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic, sets.others) if store is not None),
-        at_most=("pairs",) if any(map(_may_search_again, stores)) else (),
+        at_most=("pairs",) if at_most or any(map(_may_search_again, stores)) else (),
     )
 
 
