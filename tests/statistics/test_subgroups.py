@@ -46,6 +46,41 @@ def test_the_standard_error_is_welchs_in_one_class() -> None:
     assert contrast.difference.df == pytest.approx(sum(var) ** 2 / (var[0] ** 2 / 11 + var[1] ** 2 / 29))
 
 
+def test_the_interval_is_the_wider_of_welchs_and_of_permutations_without_the_difference() -> None:
+    """One of twelve lies far above the others: the level's own spread says little, and the lower limit lies lower."""
+    rng = np.random.default_rng(5)
+    y = np.concatenate([rng.normal(0.2, 0.1, 12), rng.normal(0, 0.1, 80), [3.0, 3.2, 2.9, 3.1]])
+    level, inside = np.array(["a"] * 12 + ["b"] * 84), np.arange(96) < 12
+    difference = subgroup_contrasts(y, level, ["x"] * 96)[0].difference
+    welch = scipy.stats.ttest_ind(y[:12], y[12:], equal_var=False).confidence_interval(0.95)
+    error = np.sqrt(y[:12].var(ddof=1) / 12 + y[12:].var(ddof=1) / 84)
+    aligned, draws = y - difference.estimate * inside, []
+    for _ in range(20_000):
+        z = rng.permutation(aligned)
+        own = np.sqrt(z[:12].var(ddof=1) / 12 + z[12:].var(ddof=1) / 84)
+        draws.append((z[:12].mean() - z[12:].mean()) / own)
+    low, high = difference.estimate - np.quantile(draws, [0.975, 0.025]) * error
+    assert low > welch.low, "else the test does not show which limit is taken"
+    assert high > welch.high
+    assert difference.low == pytest.approx(welch.low)
+    assert difference.high == pytest.approx(high, rel=0.1)
+
+
+@pytest.mark.parametrize("size", [12, 34, 200])
+def test_the_interval_covers_where_few_of_all_patients_are_remembered_strongly(size: int) -> None:
+    rng, covered, welch = np.random.default_rng(size), [], []
+    for draw in range(200):
+        y = 0.1 * rng.standard_t(3, (8, 400)).mean(axis=0) + 3 * (rng.random(400) < 0.05)
+        level, label = np.where(rng.permutation(400) < size, "in", "out"), np.where(np.arange(400) % 2, "x", "y")
+        contrast = subgroup_contrasts(y, level, label, draws=199, seed=draw)[0]
+        half = contrast.standard_error * scipy.special.stdtrit(contrast.difference.df, 0.975)
+        covered.append(contrast.difference.low <= 0 <= contrast.difference.high)
+        welch.append(abs(contrast.difference.estimate) <= half)
+    assert np.sum(covered) >= scipy.stats.binom.ppf(0.001, 200, 0.95)
+    if size < 100:
+        assert np.mean(welch) < 0.9
+
+
 def test_the_p_value_is_the_larger_of_all_permutations_and_of_welchs_t() -> None:
     y, level = np.array([0.3, 1.7, 0.9, 2.0, -0.4]), np.array(list("aabbb"))
     arrangements = np.array(list(permutations(range(5))))

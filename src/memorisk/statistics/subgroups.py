@@ -16,6 +16,12 @@ standard error, and p is the larger of theirs:
   level, permutations alone reject 3 to 4 % at 2.5 %, also with D studentized (Chung and Romano, Annals of Statistics
   41, 2013).
 
+The interval is the wider, on each side, of Welch's and of D less the quantiles of permutations times its standard
+error: the level's values are shifted by D, so that both sides agree in their mean, and permuted (a studentized
+permutation interval). Where a twentieth of all patients are remembered by 3 nats, a level of 34 often holds none or one
+of them, and Welch's interval alone covers 81 %, of a level of 12 patients 49 %; the wider one 98 %. A few patients of
+the level alone who may not have been drawn stay unseen: no interval knows of them.
+
 A yes or no of each patient (`share_contrasts`: was the patient copied?) has another test. Under the null a class gives
 both sides one share, which says all about the distribution, so that permutations need no Welch; and D is linear in the
 number of patients of the level who have the property, D = (A - E[A]) / sum_c h_c. A has the distribution of a sum of
@@ -45,6 +51,8 @@ FloatArray = NDArray[np.float64]
 
 DRAWS = 4999
 """Number of permutations: the smallest p, 1 in 5,000, is below the level over 250 subgroups."""
+_INTERVAL_DRAWS = 39, 999
+"""Smallest and largest number of permutations for an interval: 2.5 % are beyond the first of 39."""
 _BLOCK = 200
 """Number of permutations computed at once."""
 _STREAM = 47
@@ -152,7 +160,12 @@ def subgroup_contrasts(
     for i, name in enumerate(names):
         difference, error, df = (float(x[i, 0]) for x in (table.difference, table.error, table.df))
         possible = cells.n_in[i].sum() > 0 and np.isfinite(difference)
-        half = error * float(scipy.special.stdtrit(df, 0.975)) if possible and error > 0 else nan
+        low = high = nan
+        if possible and error > 0:
+            half = error * float(scipy.special.stdtrit(df, 0.975))
+            aligned = y - difference * (code == i)
+            limits = difference - error * _null_quantiles(aligned, code == i, strata, draws, seed)
+            low, high = min(difference - half, limits[0]), max(difference + half, limits[1])
         tail = float(scipy.special.stdtr(df, -difference / error)) if possible and error > 0 else nan
         contrasts.append(
             MeanContrast(
@@ -162,14 +175,14 @@ def subgroup_contrasts(
                 n_others=int(cells.n_out[i].sum()),
                 difference=Interval(
                     estimate=difference,
-                    low=difference - half,
-                    high=difference + half,
+                    low=low,
+                    high=high,
                     df=df,
                     n_groups=int(cells.n_in[i].sum() + cells.n_out[i].sum()),
                     n_seeds=1,
                     level=0.95,
                     conditional=True,
-                    method="Welch's t within strata",
+                    method="the wider of Welch's t and of permutations, within strata",
                 ),
                 p=max(tail, float(counts[i] / (draws + 1))) if possible and error > 0 else nan,
                 standard_error=error if possible else nan,
@@ -449,6 +462,30 @@ class _Sides:
         possible = np.isfinite(variance) & (cells.n_in.sum(axis=1) > 0)[:, None]
         error = np.where(possible, np.sqrt(np.where(possible, variance, 0.0)), nan)
         return cls(np.where(cells.n_in.sum(axis=1)[:, None] > 0, difference, nan), error, df)
+
+
+def _null_quantiles(
+    aligned: FloatArray, inside: NDArray[np.bool_], strata: NDArray[np.intp], draws: int, seed: int
+) -> FloatArray:
+    """Return the upper and the lower 2.5 % quantile of D over its standard error, of permuted values.
+
+    Args:
+        aligned: Value of each patient, of the level's patients less D, [n].
+        inside: Whether the patient is of the level, [n].
+        strata: Stratum of each patient, [n].
+        draws: Number of permutations of the test, of which the interval takes at most `_INTERVAL_DRAWS`.
+        seed: Seed of the permutations.
+    """
+    cells, rng = _Cells.of(inside.astype(np.intp), strata, 2), np.random.default_rng([_STREAM, seed, 1])
+    fewest, most = _INTERVAL_DRAWS
+    n = min(max(draws, fewest), most)
+    permuted = (_permuted(aligned, strata, min(_BLOCK, n - first), rng) for first in range(0, n, _BLOCK))
+    studentized = np.concatenate([_Sides.of(cells, values).studentized[1] for values in permuted])
+    known = np.sort(studentized[np.isfinite(studentized)])
+    if not len(known):
+        return np.zeros(2)
+    tail = max(1, int(0.025 * (len(known) + 1)))
+    return known[[-tail, tail - 1]]
 
 
 def _permuted(y: FloatArray, strata: NDArray[np.intp], draws: int, rng: np.random.Generator) -> FloatArray:
