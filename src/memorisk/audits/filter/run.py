@@ -27,7 +27,6 @@ import numpy as np
 from memorisk.audits.comparison.compared import training_labels
 from memorisk.audits.comparison.features import display_names, feature_identity
 from memorisk.audits.comparison.pictures import closest_pairs
-from memorisk.audits.comparison.set_audit import SetAudit
 from memorisk.audits.comparison.sets import Source, source_name
 from memorisk.audits.comparison.terms import Terms
 from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter
@@ -51,6 +50,7 @@ from memorisk.audits.filter.wording import excluded_words
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.run_images import SYNTHETIC, TRAIN, parts_of, write_manifests
 from memorisk.audits.runner import REPORT, run_audit
+from memorisk.audits.set_audit import SetAudit
 from memorisk.audits.synthetic.run import SyntheticPlan
 from memorisk.images.alterations.plants import planted_kinds
 from memorisk.images.clean_set import clean_names, write_clean_set

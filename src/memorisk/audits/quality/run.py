@@ -14,7 +14,6 @@ import pandas as pd
 
 from memorisk.audits.comparison.features import feature_identity
 from memorisk.audits.comparison.options import check_saved_features
-from memorisk.audits.comparison.set_audit import SetAudit
 from memorisk.audits.comparison.sets import (
     Sets,
     Source,
@@ -36,6 +35,7 @@ from memorisk.audits.quality.transfer import (
     transfer_cost,
 )
 from memorisk.audits.runner import REPORT, run_audit
+from memorisk.audits.set_audit import SetAudit
 from memorisk.images.identity import DoubtedIds
 from memorisk.models.encoders.feature_sources import FeatureSource, parse_source
 from memorisk.report.page import render_page

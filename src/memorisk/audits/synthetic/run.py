@@ -35,7 +35,6 @@ from memorisk.audits.comparison.knowledge import detector_notes
 from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
 from memorisk.audits.comparison.review import NO_REVIEW, Review, read_review
 from memorisk.audits.comparison.review_files import write_elsewhere, write_review
-from memorisk.audits.comparison.set_audit import SetAudit
 from memorisk.audits.comparison.sets import (
     Sets,
     Source,
@@ -49,6 +48,7 @@ from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.pseudonyms import Pseudonyms, draw_seed
 from memorisk.audits.run_images import HELD_OUT, SYNTHETIC, TRAIN, parts_of, write_manifests
 from memorisk.audits.runner import REPORT, run_audit
+from memorisk.audits.set_audit import SetAudit
 from memorisk.audits.subgroups import LEAST_PATIENTS
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
