@@ -32,6 +32,7 @@ from memorisk.audits.generator.target import (
     open_target,
     patient_items,
     refuse_other_split,
+    twin_scores,
 )
 from memorisk.audits.generator.trainings import make_jobs
 from memorisk.audits.release.export import release
@@ -58,6 +59,8 @@ from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.reasons import FAIL
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
+from memorisk.training.generators.batches import ImageView
+from memorisk.training.generators.twin_jobs import ScoredNetwork
 from tests.models.generators.test_unet import pipeline
 from tests.models.small_dit import noise_of_training, small_dit, small_spec
 
@@ -127,8 +130,18 @@ class World:
     def attacked(self, network: Network, monkeypatch: pytest.MonkeyPatch) -> TargetAudit:
         """Audit a generator with this network."""
         monkeypatch.setattr(target_module, "open_released", lambda place, kind, lora=None: released(network))
-        job = make_jobs(Path("nowhere"), self.store, self.plan, self.options)[0][0]
-        return audit_target(self.store, self.plan, job, self.evidence, self.weights, self.options)
+        pair = make_jobs(Path("nowhere"), self.store, self.plan, self.options)[0]
+        return audit_target(self.store, self.plan, pair, self.evidence, self.weights, self.options)
+
+    def twins(self, share: float) -> tuple[ScoredNetwork, ScoredNetwork]:
+        """Twins of the first seed that remember their halves by a share."""
+        pixels, design = np.asarray(self.store.images)[..., 0], self.plan.designs[0]
+        images = ImageView(self.store, None, None).shown(np.arange(len(pixels)), torch.device("cpu"))
+        a, b = (
+            ScoredNetwork(None, Denoiser(remembering(pixels[rows], share), ALPHA_BAR), images)
+            for rows in (design.rows_a, design.rows_b)
+        )
+        return a, b
 
 
 def world(folder: Path, members: np.ndarray, others: np.ndarray) -> World:
@@ -220,6 +233,43 @@ def test_without_the_blind_probe_the_trap_would_fail_the_audit(trap: World, monk
     assert target.permuted is not None
     assert judged(replace(target, control=target.permuted)) == ([], ["attacks-not-comparable"])
     assert judged(replace(target, control=target.permuted, blind=None))[0] == ["attack-succeeds"]
+
+
+def test_each_published_attack_has_a_control_on_twins_that_did_not_see_the_image(
+    alike: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twins = alike.twins(1.0)
+    saw = alike.evidence.member_a[0], alike.evidence.member_b[0]
+    scores = twin_scores(twins, alike.plan, *saw)
+    assert list(scores) == PUBLISHED
+    (x,), ids = twins[0].images.batches([torch.from_numpy(alike.plan.item_row)]), alike.plan.items.image.tolist()
+    for name, own in scores.items():
+        by_a, by_b = (NOISE_ATTACKS[name].function(twin.denoiser, x, ids, None) for twin in twins)
+        np.testing.assert_allclose(own[saw[1]], by_a[saw[1]], rtol=1e-5)
+        np.testing.assert_allclose(own[saw[0]], by_b[saw[0]], rtol=1e-5)
+        neither = ~(saw[0] | saw[1])
+        assert np.isclose(own[neither], by_a[neither], rtol=1e-5).mean() == pytest.approx(0.5, abs=0.2)
+        assert np.minimum(abs(own - by_a), abs(own - by_b))[neither] == pytest.approx(0, abs=1e-4)
+    opened = iter(twins)
+    monkeypatch.setattr(target_module, "open_twin", lambda job: next(opened))
+    target = alike.attacked(remembering(pictures(np.random.default_rng(9), 500), 0.2), monkeypatch)
+    assert list(target.own_controls) == PUBLISHED
+    assert all(control.at_chance for control in target.controls.values())
+    confidence = {name: target.control_confidence(name) for name in target.controls}
+    assert confidence.pop("blind") == confidence.pop("permuted") == 0.975
+    assert list(confidence.values()) == pytest.approx([1 - 0.025 / (1 + len(PUBLISHED))] * (1 + len(PUBLISHED)))
+
+
+def test_a_control_of_one_attack_that_fails_stops_the_verdict(trap: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = iter(trap.twins(0.0))
+    monkeypatch.setattr(target_module, "open_twin", lambda job: next(opened))
+    target = trap.attacked(remembering(pictures(np.random.default_rng(8), 500, 0.4), 0.0), monkeypatch)
+    assert not any(control.at_chance for control in target.own_controls.values())
+    one = {"pia": target.own_controls["pia"]}
+    assert judged(replace(target, control=target.permuted, blind=None, own_controls=one)) == (
+        [],
+        ["attacks-not-comparable"],
+    )
 
 
 def test_a_patient_counts_once_with_the_mean_of_the_scores(alike: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,6 +392,7 @@ def test_a_run_says_first_that_the_controls_fail(run: tuple[Path, Result]) -> No
     assert "a probe of the images without any model has AUC" in reasons["target-control-fails"]["text"]
     assert "target-learned-nothing" in reasons
     assert set(result.verdict["target"]["aucs"]) == {"loss_threshold", *PUBLISHED}
+    assert list(result.summary["target"]["own_controls"]) == PUBLISHED
     assert [row["label"] for row in result.summary["target"]["classes"]] == []  # one class is all of them
 
 
@@ -353,6 +404,7 @@ def test_the_page_and_the_statement_name_attacks_access_and_controls(run: tuple[
         "SecMI-stat",
         "weights",
         "a probe of the images without any model has AUC",
+        "PIA on models that saw neither has AUC",
         "What these attacks do",
         "A control fails",
     ):
@@ -361,6 +413,7 @@ def test_the_page_and_the_statement_name_attacks_access_and_controls(run: tuple[
     assert "--design" not in page
     (audit,) = make_statement(root / "run").audits
     titles = {figure.name: figure.title for figure in audit.figures}
+    assert titles["target_control/control_of_sima"].endswith("SimA on models that saw neither")
     assert titles["target_auc/sima"] == "AUC of SimA on the very model, which needs its weights"
     assert audit.subject.what == "weights"
     assert not any("no released file" in sentence for sentence in audit.limits)
@@ -516,7 +569,7 @@ def test_guidance_adds_the_loss_of_the_guided_prediction(
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
 
     def audited(**more: float) -> TargetAudit:
-        return audit_target(alike.store, plan, job, evidence, alike.weights, replace(options, **more))
+        return audit_target(alike.store, plan, (job, job), evidence, alike.weights, replace(options, **more))
 
     guided, plain = audited(), audited(guidance=1.0)
     assert guided.guidance == scale

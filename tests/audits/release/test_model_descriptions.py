@@ -8,6 +8,7 @@ import pytest
 
 from memorisk.audits.classifier.attack_numbers import (
     ALL,
+    CONTROL_LEVEL,
     AttackAuc,
     AttackCounts,
     AttackNumbers,
@@ -15,7 +16,6 @@ from memorisk.audits.classifier.attack_numbers import (
     SureRate,
     TargetAudit,
 )
-from memorisk.audits.generator.controls import CONTROL_LEVEL
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.audits.release.model_descriptions import describe_classifier
 from memorisk.models.generators.noise_attacks import NOISE_ATTACKS

@@ -16,6 +16,10 @@ ALL = "(all)"
 """Label of an attack's row over all classes."""
 CONTROL, BLIND, PERMUTED = "unseen_loss", "blind", "permuted"
 """Names of the controls of attacks on the very model."""
+CONTROL_LEVEL = 1 - 0.05 / 2
+"""Confidence level of the interval of each of two controls of attacks on a generator, which hold together at 95 %."""
+CONTROL_OF = "control_of_"
+"""Beginning of the name of a control that is an attack on twins, before the attack's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +273,8 @@ class TargetAudit:
     """Access to the model that each attack needs, by its name; of a classifier the answers."""
     control: AttackNumbers | None = None
     """Loss of models that saw neither side."""
+    own_controls: Annotated[Mapping[str, AttackNumbers], OMITTED] = field(default_factory=dict[str, AttackNumbers])
+    """Attacks on twins of a generator that saw neither side, by the name of the attack on it."""
     blind: Annotated[AttackNumbers | None, OMITTED] = None
     """Probe of the images of a generator's audit, without any model."""
     permuted: Annotated[AttackNumbers | None, OMITTED] = None
@@ -281,4 +287,24 @@ class TargetAudit:
     def controls(self) -> dict[str, AttackNumbers]:
         """Return what must not tell members from others, by name: with any exception no attack can be read."""
         every = {CONTROL: self.control, BLIND: self.blind, PERMUTED: self.permuted}
-        return {name: numbers for name, numbers in every.items() if numbers is not None}
+        of_attacks = {f"{CONTROL_OF}{name}": numbers for name, numbers in self.own_controls.items()}
+        return {name: numbers for name, numbers in every.items() if numbers is not None} | of_attacks
+
+    def control_confidence(self, name: str) -> float:
+        """Return the confidence level of the interval of a control.
+
+        Args:
+            name: Name of the control, as in `controls`.
+        """
+        if self.blind is None:
+            return 0.95
+        return CONTROL_LEVEL if name in (BLIND, PERMUTED) else twin_control_level(len(self.own_controls))
+
+
+def twin_control_level(n_own: int) -> float:
+    """Return the confidence level of each attack on twins that saw neither side, which share the level of one control.
+
+    Args:
+        n_own: Number of attacks with a control of their own, in addition to the loss.
+    """
+    return 1 - (1 - CONTROL_LEVEL) / (1 + n_own)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from memorisk.audits.classifier.attack_numbers import (
     BLIND,
     CONTROL,
+    CONTROL_OF,
     PERMUTED,
     AttackAuc,
     BesideTwins,
@@ -15,6 +16,7 @@ from memorisk.audits.classifier.attack_numbers import (
 )
 from memorisk.audits.classifier.evidence import WHOLE, Context
 from memorisk.audits.classifier.options import AnalysisOptions
+from memorisk.audits.classifier.pages.wording import attack_title
 from memorisk.audits.classifier.result import ClassUtility, LookAlikes, Unscored, Utility
 from memorisk.audits.subgroups import SubgroupReason
 from memorisk.images.identity import IdDoubt, IdsInDoubt
@@ -27,7 +29,7 @@ CONTROL_NAMES = {
     BLIND: "a probe of the images without any model",
     PERMUTED: "the loss under permuted membership",
 }
-"""Controls of attacks on the very model, as subjects in sentences."""
+"""Controls of all attacks on the very model, as subjects in sentences."""
 PAIR_TABLE = "look_alikes"
 """Name of the table that lists pairs of look-alikes."""
 _FIRST = Gravity.FIRST
@@ -177,7 +179,7 @@ class TargetControlFails(Reason, code="target-control-fails", gravity=_FIRST):
 
     aucs: tuple[Limits, ...]
     names: tuple[str, ...]
-    """Name of each control that fails, as in `CONTROL_NAMES`."""
+    """Name of each control that fails, as in `TargetAudit.controls`."""
     plain = Words(
         "the {many} in the training and the new ones differ in more than that, so that attacks on the generator itself "
         "show nothing"
@@ -274,14 +276,25 @@ class SubgroupAboveGate(SubgroupMoreExposed, code="subgroup-above-gate", bears_o
     )
 
 
+def control_name(name: str) -> str:
+    """Return a control of attacks on the very model as the subject of a sentence.
+
+    Args:
+        name: Name of the control, as in `TargetAudit.controls`.
+    """
+    if name.startswith(CONTROL_OF):
+        return f"{attack_title(name.removeprefix(CONTROL_OF))} on models that saw neither"
+    return CONTROL_NAMES[name]
+
+
 def control_words(name: str, auc: AttackAuc | Limits) -> str:
     """Say what a control of attacks on the very model gives, as a clause.
 
     Args:
-        name: Name of the control, as in `CONTROL_NAMES`.
+        name: Name of the control, as in `TargetAudit.controls`.
         auc: AUC with its interval; NaN where it could not be measured.
     """
-    words = CONTROL_NAMES.get(name, name)
+    words = control_name(name)
     if math.isnan(auc.low):
         return f"{words} could not be measured"
     return f"{words} has AUC {auc.estimate:.2f} ({auc.low:.2f} to {auc.high:.2f})"

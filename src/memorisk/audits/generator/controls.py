@@ -5,11 +5,13 @@ classifier that never sees the model reaches an AUC of 0.87 there (CopyMark). Th
 attack, and each must have an AUC whose interval contains 0.5:
 
 * *blind*: a probe of the images alone, without any model;
-* *twins that saw neither side*: their loss on patients that they did not see (`classifier.target.attacks`);
+* *twins that saw neither side*: their loss on patients that they did not see (`classifier.target.attacks`), and each
+  published attack on the twins of one pair, where memorisk trained them and their weights are kept;
 * *permuted membership*: the generator's loss where membership is exchanged among the patients of each class. It is at
   0.5 but for a class that is more frequent among members, and otherwise tests the computation alone.
 
-The intervals of the first two hold together at 95 % (Bonferroni), so that chance alone fails one in 5 % of audits.
+The intervals of the first two kinds hold together at 95 % (Bonferroni): the probe has one half of the 5 %, and all
+attacks on twins the other, so that chance alone fails a control in 5 % of audits.
 The blind probe is judged under the null: its limits lie as far from its AUC as chance takes a probe without signal
 from 0.5 (`statistics.memorization.probes.chance_band`). An interval about the AUC itself is so wide near 1 that a
 probe with an AUC of 0.98 would count as chance. Where the band of chance is wider than `WIDEST_BAND`, the probe could
@@ -18,13 +20,19 @@ not look.
 
 import numpy as np
 
-from memorisk.audits.classifier.attack_numbers import ALL, PERMUTED, AttackAuc, AttackCounts, AttackNumbers, SureRate
+from memorisk.audits.classifier.attack_numbers import (
+    ALL,
+    CONTROL_LEVEL,
+    PERMUTED,
+    AttackAuc,
+    AttackCounts,
+    AttackNumbers,
+    SureRate,
+)
 from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
 from memorisk.scores.twin_attacks import MEMBER, NON_MEMBER
 from memorisk.statistics.memorization.probes import N_FOLDS, chance_band, fold_auroc, out_of_fold_scores, probe_folds
 
-CONTROL_LEVEL = 1 - 0.05 / 2
-"""Confidence level of the interval of each control."""
 WIDEST_BAND = 0.25
 """Largest distance from 0.5 that chance may give a blind probe: beyond it, sources that differ plainly look alike."""
 CELLS = 8

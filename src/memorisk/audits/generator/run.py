@@ -253,7 +253,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         context = self._context(p, jobs, losses, weights, names)
         if options.target is not None:
             progress("attacking the target", 0, 0)
-            context = replace(context, target=audit_target(p.store, plan, jobs[0][0], scores, weights, options))
+            context = replace(context, target=audit_target(p.store, plan, jobs[0], scores, weights, options))
         tables: dict[str, pd.DataFrame] = {}
         if options.extract is not None:
             extracted = extract(run, p.store, plan.parts, options, progress)

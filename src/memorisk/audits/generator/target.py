@@ -9,7 +9,7 @@ their published settings. A patient's score is the mean over the images; interva
 is what this file shows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,15 +17,22 @@ import numpy as np
 import pandas as pd
 import torch
 
-from memorisk.audits.classifier.attack_numbers import ALL, CONTROL, AttackRow, TargetAudit, TargetVerdict
+from memorisk.audits.classifier.attack_numbers import (
+    ALL,
+    CONTROL,
+    AttackRow,
+    TargetAudit,
+    TargetVerdict,
+    twin_control_level,
+)
 from memorisk.audits.classifier.evidence import Evidence, Items
 from memorisk.audits.classifier.planning.plan import Parts, Plan
 from memorisk.audits.classifier.tables.utility import denoising_utility
 from memorisk.audits.classifier.target.attacks import compare_with_twins, target_rows, target_scores, unseen_score
-from memorisk.audits.generator.controls import CONTROL_LEVEL, blind_control, image_features, permuted_control
+from memorisk.audits.generator.controls import blind_control, image_features, permuted_control
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.store import ImageStore
-from memorisk.models.generators.denoiser import levels
+from memorisk.models.generators.denoiser import Denoiser, levels
 from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.released import ReleasedGenerator, open_released
@@ -38,7 +45,7 @@ from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.batches import ImageView, RowImages, view_images
 from memorisk.training.generators.kinds.unet_training import captions_of
 from memorisk.training.generators.kinds.user_training import OwnRecipe
-from memorisk.training.generators.twin_jobs import TwinJob, guessed_losses, twin_shares
+from memorisk.training.generators.twin_jobs import ScoredNetwork, TwinJob, guessed_losses, open_twin, twin_shares
 
 LOSS, GUIDED = "loss", "guided_loss"
 MEMBERS = ("canary", "train")
@@ -46,6 +53,7 @@ MEMBERS = ("canary", "train")
 MOST_TRIED = 64
 """Number of training images on which the generator is tried before any training."""
 _AT_ONCE = 512
+_COINS = 89  # stream of the twin that scores an image which neither saw
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +113,56 @@ class Target:
 
     def published(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the scores of the published attacks on some items, by name, [n] each."""
-        attacks = [
-            attack
-            for attack in NOISE_ATTACKS.values()
-            if attack.name != LOSS
-            and not (attack.needs_condition and (self.conditions is None or self.generator.denoiser.null is None))
-        ]
-        scores: dict[str, list[np.ndarray]] = {attack.name: [] for attack in attacks}
-        for x, ids, conditions in self.parts(rows):
-            for attack in attacks:
-                scores[attack.name].append(attack.function(self.generator.denoiser, x, ids, conditions))
-        return {name: np.concatenate(parts) for name, parts in scores.items()}
+        return _published(self.generator.denoiser, self.parts(rows), conditional=self.conditions is not None)
+
+
+def _published(
+    denoiser: Denoiser, parts: Iterable[tuple[torch.Tensor, list[str], torch.Tensor | None]], *, conditional: bool
+) -> dict[str, np.ndarray]:
+    """Compute the scores of the published attacks on a generator, by name, [n] each.
+
+    Args:
+        denoiser: The generator.
+        parts: Images, ids and conditions, so many at a time.
+        conditional: Whether the images have conditions.
+    """
+    conditional = conditional and denoiser.null is not None
+    attacks = [a for a in NOISE_ATTACKS.values() if a.name != LOSS and (conditional or not a.needs_condition)]
+    scores: dict[str, list[np.ndarray]] = {attack.name: [] for attack in attacks}
+    for x, ids, conditions in parts:
+        for attack in attacks:
+            scores[attack.name].append(attack.function(denoiser, x, ids, conditions))
+    return {name: np.concatenate(of_parts) for name, of_parts in scores.items()}
+
+
+def twin_scores(
+    twins: tuple[ScoredNetwork, ScoredNetwork], plan: Plan, saw_a: np.ndarray, saw_b: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Compute the published attacks on the twins of one pair, by name, [I]: their controls.
+
+    Each image is scored by the twin that did not see it, one that neither saw by either with equal probability. NaN is
+    the score of an image that both saw.
+
+    Args:
+        twins: Twins A and B.
+        plan: Scored items.
+        saw_a: Whether twin A saw each item, [I].
+        saw_b: Whether twin B saw each item, [I].
+    """
+    coin = np.random.default_rng(_COINS).random(len(saw_a)) < 0.5
+    scored_by_a = ~saw_a & (saw_b | coin)
+    scores: dict[str, np.ndarray] = {}
+    for twin, own in zip(twins, (scored_by_a, ~saw_b & ~scored_by_a), strict=True):
+        items = np.flatnonzero(own)
+        places = torch.from_numpy(plan.item_row[items]).split(_AT_ONCE)
+        ids = iter(np.split(plan.items.image[items], np.cumsum([len(part) for part in places])[:-1]))
+        parts = (
+            (x.cpu(), next(ids).tolist(), None if twin.conditions is None else twin.conditions[where])
+            for where, x in zip(places, twin.images.batches(places), strict=True)
+        )
+        for name, values in _published(twin.denoiser, parts, conditional=twin.conditions is not None).items():
+            scores.setdefault(name, np.full(len(own), np.nan))[items] = values
+    return scores
 
 
 def open_generator(options: GeneratorAuditOptions) -> ReleasedGenerator:
@@ -248,14 +295,19 @@ def check_target(store: ImageStore, plan: Plan, job: TwinJob, options: Generator
 
 
 def audit_target(
-    store: ImageStore, plan: Plan, job: TwinJob, evidence: Evidence, weights: np.ndarray, options: GeneratorAuditOptions
+    store: ImageStore,
+    plan: Plan,
+    pair: tuple[TwinJob, TwinJob],
+    evidence: Evidence,
+    weights: np.ndarray,
+    options: GeneratorAuditOptions,
 ) -> TargetAudit:
     """Attack the generator, measure the controls and compare it with the twins.
 
     Args:
         store: The images.
         plan: Parts and scored items.
-        job: A job of the audit.
+        pair: Jobs of the twins of the first seed, which are attacked as the generator is where they can be opened.
         evidence: Score table of the twins.
         weights: Weights of the levels, [L].
         options: Settings of the audit.
@@ -264,20 +316,31 @@ def audit_target(
         InputError: The file is not the one that was tried.
     """
     assert options.target is not None
+    job, twins = pair[0], tuple(map(open_twin, pair))
     target = open_target(store, plan, job, options)
     rows = np.arange(len(plan.items))
     test = plan.items.split == "test"
+    unseen: dict[str, np.ndarray] = {}
     with limited_threads(job.threads):
         measured = _every_score(target, rows)
+        if twins[0] is not None and twins[1] is not None:
+            unseen = twin_scores((twins[0], twins[1]), plan, evidence.member_a[0], evidence.member_b[0])
     _refuse_not_finite(measured, options)
+    unseen = {name: scores for name, scores in unseen.items() if name in measured}
+    level = twin_control_level(len(unseen))
     loss = joined_losses(measured.pop(LOSS), weights)
     own = {"loss": loss, "margin": -loss}
     if GUIDED in measured:
         measured[GUIDED] = -joined_losses(measured[GUIDED], weights)
     scores = target_scores(own, evidence, ~test, test) | measured | {CONTROL: unseen_score(evidence, test)}
-    every, classes = _rows(scores, evidence.items, options.attack_gate)
+    every, classes = _rows(scores, evidence.items, options.attack_gate, level)
     (control,) = (row.numbers for row in every if row.attack == CONTROL)
     attacks = {row.attack: row for row in every if row.attack != CONTROL}
+    own_controls = {
+        name: row.numbers
+        for name, score in unseen.items()
+        for row in _rows({CONTROL: score}, evidence.items, options.attack_gate, level)[0]
+    }
     patients, place = patient_items(plan.items, by_class=False)
     features = image_features(store.images)[plan.item_row]
     trivial = joined_losses(guessed_losses(job, plan.item_row[~test]), weights)
@@ -300,6 +363,7 @@ def audit_target(
         attacks={name: row.numbers for name, row in attacks.items()},
         access={name: row.access for name, row in attacks.items()},
         control=control,
+        own_controls=own_controls,
         blind=blind_control(features, ~test, plan.items.label, plan.items.group),
         permuted=permuted_control(_means(-loss, place), patients.split != "test", patients.label, patients.group),
         classes=tuple(classes),
@@ -324,7 +388,9 @@ def patient_items(items: Items, *, by_class: bool) -> tuple[Items, np.ndarray]:
     return Items(items.group[first], items.label[first], items.group[first], items.split[first]), place
 
 
-def _rows(scores: Mapping[str, np.ndarray], items: Items, gate: float) -> tuple[list[AttackRow], list[AttackRow]]:
+def _rows(
+    scores: Mapping[str, np.ndarray], items: Items, gate: float, level: float
+) -> tuple[list[AttackRow], list[AttackRow]]:
     """Measure every score over all patients, and the attacks class by class where there are several classes."""
     names = sorted(set(items.label.tolist()))
     tables: list[list[AttackRow]] = []
@@ -332,7 +398,7 @@ def _rows(scores: Mapping[str, np.ndarray], items: Items, gate: float) -> tuple[
         patients, place = patient_items(items, by_class=parts != [ALL])
         means = {name: _means(score, place) for name, score in scores.items()}
         test = patients.split == "test"
-        how = {"access": Access.WEIGHTS, "control_level": CONTROL_LEVEL}
+        how = {"access": Access.WEIGHTS, "control_level": level}
         tables.append(target_rows(means, patients, ~test, test, gate, parts, **how))
     return tables[0], [row for row in tables[1] if row.attack != CONTROL]
 

@@ -10,7 +10,7 @@ from typing import Any
 from memorisk.audits.classifier.attack_numbers import ALL, AttackNumbers, Extraction, TargetAudit
 from memorisk.audits.classifier.look_alikes import LOSSES_ALONE
 from memorisk.audits.classifier.pages.wording import attack_title
-from memorisk.audits.classifier.reasons import CONTROL_NAMES
+from memorisk.audits.classifier.reasons import control_name
 from memorisk.audits.classifier.result import (
     ClassifierSummary,
     ClassifierVerdict,
@@ -20,7 +20,6 @@ from memorisk.audits.classifier.result import (
 )
 from memorisk.audits.classifier.tables.attacks import REFERENCE_ATTACKS
 from memorisk.audits.feature.result import FeatureVerdict
-from memorisk.audits.generator.controls import CONTROL_LEVEL
 from memorisk.audits.release.integrity import FinishedAudit
 from memorisk.report.flagged import classes_tested, classes_with_room, number_flagged
 from memorisk.report.quantities import stated_figures
@@ -321,10 +320,11 @@ def _target_figures(target: TargetAudit, units: str) -> list[Figure]:
 
 def _target_controls(target: TargetAudit, units: str) -> list[Figure]:
     """Return the AUC of each control of attacks on the very model, and how much of the noise a generator explains."""
-    level = CONTROL_LEVEL if len(target.controls) > 1 else 0.95
     title = "AUC of a control on the very model"
     figures = [
-        _auc_figure(f"target_control/{name}", f"{title}: {CONTROL_NAMES[name]}", of, units, level)
+        _auc_figure(
+            f"target_control/{name}", f"{title}: {control_name(name)}", of, units, target.control_confidence(name)
+        )
         for name, of in target.controls.items()
     ]
     if target.explained is not None:

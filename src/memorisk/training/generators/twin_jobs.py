@@ -25,7 +25,7 @@ from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.perceptron import new_perceptron, perceptron_denoiser
 from memorisk.models.generators.text_to_image.lora import AdaptedBase, add_adapters
 from memorisk.models.generators.unet import UNetFolder, build_unet, inner_unet, load_unet, size_config, trained_part
-from memorisk.models.weight_files import save_weights
+from memorisk.models.weight_files import load_weights, save_weights
 from memorisk.runs.checksums import is_intact, remove_recorded
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import fingerprint, put_in_order, read_array, write_array
@@ -230,6 +230,25 @@ def build_twin(job: TwinJob) -> Twin:
         MissingExtraError: A library that the kind needs is not installed.
     """
     return TWIN_KINDS[built_in(job).kind](job)
+
+
+def open_twin(job: TwinJob) -> Twin | None:
+    """Build the twin of a job that is done, with its trained weights.
+
+    Args:
+        job: The job.
+
+    Returns:
+        The twin; None where its weights were not kept, or the user's function trained it.
+
+    Raises:
+        InputError: The file of the weights is damaged.
+    """
+    if isinstance(job.recipe, OwnRecipe) or not job.weights_file.is_file():
+        return None
+    twin = build_twin(job)
+    load_weights(trained_part(twin.network), job.weights_file, trained=True)
+    return twin
 
 
 def built_in(job: TwinJob) -> TwinRecipe:
