@@ -481,11 +481,11 @@ def _null_quantiles(
     n = min(max(draws, fewest), most)
     permuted = (_permuted(aligned, strata, min(_BLOCK, n - first), rng) for first in range(0, n, _BLOCK))
     studentized = np.concatenate([_Sides.of(cells, values).studentized[1] for values in permuted])
-    known = np.sort(studentized[np.isfinite(studentized)])
-    if not len(known):
+    null = np.sort(studentized[np.isfinite(studentized)])
+    if not len(null):
         return np.zeros(2)
-    tail = max(1, int(0.025 * (len(known) + 1)))
-    return known[[-tail, tail - 1]]
+    tail = max(1, int(0.025 * (len(null) + 1)))
+    return null[[-tail, tail - 1]]
 
 
 def _permuted(y: FloatArray, strata: NDArray[np.intp], draws: int, rng: np.random.Generator) -> FloatArray:
