@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.noise_errors import joined_losses, level_weights
+from memorisk.scores.noise_errors import ODD, joined_losses, level_weights
 
 
 def losses(seed: int = 0, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -36,6 +36,24 @@ def test_gaps_of_unseen_images_have_one_standard_deviation_whatever_the_units():
         gap = joined_losses(factor * b, weights) - joined_losses(factor * a, weights)
         about = gap[:, unseen] - gap[:, unseen].mean(axis=1, keepdims=True)
         assert np.isclose(about.std(axis=1, ddof=1).mean(), 1, atol=0.05)
+
+
+def test_an_odd_image_counts_with_a_limit_and_not_in_the_mean_of_its_pair():
+    a, b, unseen = losses()
+    even = level_weights(a, b, unseen)
+    b[:, 1, 7] += np.array([400.0, -700, 900])  # thousands of times the gap of another image
+    gap = (b - a)[:, :, unseen]
+
+    def spread(g: np.ndarray) -> float:
+        square = np.square(g - np.median(g, axis=1, keepdims=True)).mean(axis=0)
+        limit = ODD * np.median(square)
+        centre = g[:, square <= limit].mean(axis=1, keepdims=True)
+        return float(np.sqrt(np.minimum(np.square(g - centre).mean(axis=0), limit).sum() / (g.shape[1] - 1)))
+
+    inverse = np.array([1 / spread(gap[:, level]) for level in range(4)])
+    weights = level_weights(a, b, unseen)
+    assert np.allclose(weights, inverse / spread(np.einsum("l,slj->sj", inverse, gap)), rtol=1e-12)
+    assert (even / weights < 1.1).all()
 
 
 def test_scored_images_do_not_choose_the_weights():

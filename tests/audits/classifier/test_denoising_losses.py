@@ -89,6 +89,16 @@ def test_every_text_of_a_generators_run_is_in_standard_deviations(tmp_path: Path
     assert "tells their images from new ones in" in re.sub(r"\s+", " ", texts["officer.html"])
 
 
+def test_one_odd_test_image_hides_nobody(tmp_path: Path) -> None:
+    """Errors of one test image that differ by hundreds of SD between twins: the unit stays that of the others."""
+    table = errors(gap=8.0)
+    odd = (table["image"] == "i0200") & (table["level"] == "t0")
+    table.loc[odd, "loss"] = 5 + 2 * np.random.default_rng(1).standard_normal(odd.sum())
+    result = audited(table, tmp_path)
+    assert result.per_group.loc[result.per_group["flagged"], "group"].tolist() == [PATIENT]
+    assert result.status == "fail"
+
+
 def test_a_planted_patient_is_found_and_a_generator_that_remembers_nobody_passes(tmp_path: Path) -> None:
     for name in ("planted", "honest"):
         (tmp_path / name).mkdir()
