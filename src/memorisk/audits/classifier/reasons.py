@@ -284,7 +284,7 @@ def control_name(name: str) -> str:
     """
     if name.startswith(CONTROL_OF):
         return f"{attack_title(name.removeprefix(CONTROL_OF))} on models that saw neither"
-    return CONTROL_NAMES[name]
+    return CONTROL_NAMES.get(name, name)
 
 
 def control_words(name: str, auc: AttackAuc | Limits) -> str:
