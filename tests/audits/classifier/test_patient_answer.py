@@ -89,6 +89,10 @@ def test_nothing_found_is_no_all_clear_where_little_is_noticed(run: Path) -> Non
     assert patient_screen(weak).kind == "undecided"
     sure_mean = replace(of_class.m, estimate=2.7, low=0.7, high=4.8)
     assert patient_screen(replace(answer, classes=(replace(of_class, m=sure_mean),))).kind == "undecided"
+    below = replace(of_class.m, estimate=-2.7, low=-4.8, high=-0.7)
+    reversed_box = patient_screen(replace(answer, classes=(replace(of_class, m=below),))).sentences[0]
+    assert "the direction that memory does not have" in "".join(map(str, reversed_box))
+    assert "They do not differ" not in "".join(map(str, reversed_box))
     blind = replace(answer, classes=(replace(answer.classes[0], noticeable=float("inf")),))
     assert patient_screen(blind).kind == "undecided"
     untested = replace(answer, classes=(replace(answer.classes[0], p=float("nan"), why_not="too few"),))

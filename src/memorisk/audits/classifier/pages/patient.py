@@ -119,6 +119,11 @@ def _finding(answer: PatientAnswer) -> list[Inline]:
         untested = Name(", ".join(of.label for of in answer.classes if of.why_not))
         return ["No test was possible in ", untested, "."]
     sentence = "They do not differ by more than chance explains."
+    if any(of.m.high < 0 for of in answer.classes):
+        sentence = (
+            "By their largest difference they do not differ by more than chance; by their mean they may, in the "
+            "direction that memory does not have: models that were trained on these images do worse on them."
+        )
     if any(of.m.low > 0 for of in answer.classes):
         sentence = "By their largest difference they do not differ by more than chance; by their mean they may."
     if isfinite(answer.noticeable):
