@@ -35,7 +35,8 @@ class CheckReason(ClassReason):
     @property
     def in_seeds(self) -> str:
         """Seeds in brackets."""
-        return f" (seeds {', '.join(map(str, self.seeds))})" if self.seeds else ""
+        named = "seed" if len(self.seeds) == 1 else "seeds"
+        return f" ({named} {', '.join(map(str, self.seeds))})" if self.seeds else ""
 
 
 class SomeTrainingsRemember(CheckReason, code="some-trainings-remember"):
