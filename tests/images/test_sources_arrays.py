@@ -171,3 +171,17 @@ def test_real_arrays(shared_data: Path) -> None:
     for name in ("squeezenet11_features_derived_oihw.npz", "squeezenet_weights_tf_dim_ordering_tf_kernels_notop.h5"):
         with pytest.raises(InputError, match="no array of images"):
             load_manifest(shared_data / "weights_squeezenet_imagenet" / name)
+
+
+def test_a_named_array_is_the_split_as_the_help_promises(tmp_path):
+    splits = np.array(["train", "train", "validation", "test"])
+    np.savez(tmp_path / "a.npz", images=np.arange(16, dtype=np.uint8).reshape(4, 2, 2), part=splits)
+    assert load_manifest(tmp_path / "a.npz").splits is None
+    manifest = load_manifest(tmp_path / "a.npz", ImageOptions(split_column="part"))
+    assert manifest.splits is not None
+    assert manifest.splits.tolist() == ["train", "train", "val", "test"]
+    with pytest.raises(InputError, match="fold"):
+        load_manifest(tmp_path / "a.npz", ImageOptions(split_column="fold"))
+    np.save(tmp_path / "a.npy", np.zeros((4, 2, 2), np.uint8))
+    with pytest.raises(InputError, match=r"holds one array, and split_column names another: give an npz"):
+        load_manifest(tmp_path / "a.npy", ImageOptions(split_column="part"))

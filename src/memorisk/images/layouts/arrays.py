@@ -2,8 +2,8 @@
 
 Arrays are found by their names: ``train_images, train_labels, val_images, ...`` (MedMNIST) or ``x_train, y_train,
 ...`` give the split; otherwise ``images`` (``x``, ``data``), ``labels`` (``y``, ``targets``) and ``groups``
-(``patients``), or those that ``image_column``, ``label_column`` and ``group_column`` name. An .npy file
-``..images..npy`` has its labels in ``..labels..npy``, an idx file in its usual partner. Labels ``[n]`` or ``[n,
+(``patients``), or those that ``image_column``, ``label_column``, ``group_column`` and ``split_column`` name. An .npy
+file ``..images..npy`` has its labels in ``..labels..npy``, an idx file in its usual partner. Labels ``[n]`` or ``[n,
 1]`` are taken as text; ``[n, L]`` of 0 and 1 are several findings, joined by ``|`` (``none`` where a row has no 1).
 """
 
@@ -33,13 +33,14 @@ _SPLITS = {"train": ("train",), "val": ("val", "valid", "validation"), "test": (
 
 @dataclass(frozen=True)
 class Part:
-    """Arrays that belong together, by name: images, and labels, groups and ids where the file has them."""
+    """Arrays that belong together, by name: images, and labels, groups, ids and splits where the file has them."""
 
     split: str
     images: str
     labels: str | None = None
     groups: str | None = None
     ids: str | None = None
+    splits: str | None = None
 
 
 def load_arrays(path: Path, options: ImageOptions) -> Manifest:
@@ -50,13 +51,13 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
             :func:`memorisk.images.layouts.draft_steps.finish_draft` refuses it.
     """
     draft = Draft(table=pd.DataFrame(), root=path.parent, name=path.stem.removesuffix(".npy"))
-    refuse_unused(options, path.name, allowed=("image_column", "label_column", "group_column"))
+    refuse_unused(options, path.name, allowed=("image_column", "label_column", "group_column", "split_column"))
     with decoding(path):
         shapes = {name: shape for name, (shape, _) in array_shapes(path).items()}
         parts = _parts(path, shapes, options)
         tables = [_part_table(path, part, shapes, options) for part in parts]
     draft.table = pd.concat(tables, ignore_index=True)
-    if len(parts) == 1 and not parts[0].split:
+    if len(parts) == 1 and not parts[0].split and parts[0].splits is None:
         draft.table = draft.table.drop(columns="split")
     if "group" in draft.table:
         draft.group_from = "array of groups"
@@ -73,15 +74,20 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
     Raises:
         InputError: A named array does not exist, or no array looks like images.
     """
-    if list(shapes) == [""]:
-        return [Part(split="", images="")]
-    named = (options.image_column, options.label_column, options.group_column)
+    named = (options.image_column, options.label_column, options.group_column, options.split_column)
     if options.labels_csv is not None:
-        named = (None, None, None)  # these options name columns of the joined table
+        named = (None, None, None, None)  # these options name columns of the joined table
+    if list(shapes) == [""]:
+        if named[3] is not None:
+            raise InputError(
+                f"{one_line(path.name)} holds one array, and split_column names another: give an npz or HDF5 file that "
+                "has it, or a table as labels_csv"
+            )
+        return [Part(split="", images="")]
     for name in named:
         if name is not None and name not in shapes:
             raise unknown_name(f"array in {one_line(path.name)}:", name, [one_line(key, 60) for key in shapes])
-    if named == (None, None, None):
+    if named == (None, None, None, None):
         parts = [part for split, spellings in _SPLITS.items() if (part := _split_part(split, spellings, shapes))]
         if parts:
             return parts
@@ -100,6 +106,7 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
             labels=named[1] or _first(_LABELS, shapes),
             groups=named[2] or _first(_GROUPS, shapes),
             ids=_first(_IDS, shapes),
+            splits=named[3],
         )
     ]
 
@@ -142,7 +149,8 @@ def _part_table(path: Path, part: Part, shapes: dict[str, tuple[int, ...]], opti
     table["path"] = path.name
     table["member"] = part.images
     table["frame"] = pd.array(range(n), dtype="Int64")
-    table["split"] = part.split
+    of_images = None if part.splits is None else _column(path, part.splits, shapes, n, single=True)
+    table["split"] = part.split if of_images is None else texts(of_images.ravel())
     if part.ids is not None:
         table["image"] = [prefix + v for v in texts(_column(path, part.ids, shapes, n, single=True).ravel())]
     if options.labels_csv is None and options.label_from is None:
