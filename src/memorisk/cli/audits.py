@@ -183,7 +183,8 @@ def watch(
 ) -> int:
     """Evaluate a generator during or after training: does it begin to memorize?
 
-    docs/watch.md explains figures and rules. The exit code is 1 if the rule of --stop-on says stop.
+    docs/watch.md explains figures and rules. The exit code is 1 if the rule of --stop-on says stop, or if
+    a drawn image is a training image.
 
     Parameters
     ----------
@@ -221,7 +222,7 @@ def watch(
     show_outcome(result, "watch", result.folder, as_json=json)
     if options.redact and result.folder is not None:
         note_redacted(result.folder / "report.html")
-    return 0 if result.stop is None else 1
+    return 0 if result.shown is None else 1
 
 
 def command_of(kind: RunKind) -> Callable[..., int]:

@@ -43,7 +43,7 @@ def test_an_honest_training_goes_on_and_a_copying_one_is_stopped(digits):
     assert np.mean(by_all) > 0.5
     for seed in range(5):
         train, held, others = split(digits, seed)
-        copies = np.concatenate([train[: DRAWN // 2], others[: DRAWN // 2]])
+        copies = np.concatenate([train[: DRAWN // 2] ^ 1, others[: DRAWN // 2]])
         assert not watch_of(train, held, seed).look(1, copies).go_on
 
 

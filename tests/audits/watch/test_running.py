@@ -117,12 +117,15 @@ class TestImageFolders:
         for step, n in ((1, 60), (2, 50)):
             put(tmp_path / "run" / f"{step}", drawn(digits, 0.0)[:n])
         found = watch_training(tmp_path / "run", out=tmp_path / "out", **real, **SETTINGS)
-        said = "1 look (the first at step 2) had fewer images than the 60 asked for (images): 50 at least."
+        said = "1 look (the first at step 2) compared fewer images than the 60 that --images sets"
+        said += "; the smallest number is 50."
         assert said in found.notes
         show_outcome(found, "watch", None, as_json=False)
         told = capsys.readouterr().out.replace("\n", " ")
         assert said in told
-        assert said in (tmp_path / "out" / "report.html").read_text()
+        page = (tmp_path / "out" / "report.html").read_text()
+        assert said in page
+        assert "a look compares 50 to 60 images" in page
         assert found.rule in told
         assert found.rule.startswith("The rule is share, which auto chose: ")
 

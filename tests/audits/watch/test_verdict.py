@@ -24,9 +24,9 @@ def watch_of(digits, held=HELD, out=None, **settings):
 
 
 def copies(digits, share):
-    """Drawn images of which a share is of training images."""
+    """Drawn images of which a share is of training images, each pixel changed by one grey level."""
     k = round(share * DRAWN)
-    return np.concatenate([digits[:k], digits[TRAIN + HELD :][: DRAWN - k]])
+    return np.concatenate([digits[:k] ^ 1, digits[TRAIN + HELD :][: DRAWN - k]])
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_looks_that_compared_nothing_are_not_told_as_if_they_had_looked(digits, 
     found, (look,) = watch_verdict(watch.result()), watch.looks
     assert not can_stop(watch.result())
     assert found.headline == "No rule could stop it: nothing was tested"
-    assert found.reasons[0].text == "at step 1 no drawn image could be compared"
+    assert found.reasons[0].text == "at step 1 every drawn image has one value only: nothing could be compared"
     assert "Nothing was compared" in look.words
     assert look.n_listed is None
     watch.report()

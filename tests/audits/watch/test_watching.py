@@ -19,13 +19,16 @@ from memorisk.statistics.quality.frechet import frechet_distance
 TRAIN, HELD = 600, 300
 
 
-def copier(digits, share):
-    """What draws images: a share of them copies of training images, the others of people in neither part."""
+def copier(digits, share, change=0):
+    """What draws images: a share of them copies of training images, the others of people in neither part.
+
+    With ``change`` 1 each pixel of a copy differs by one grey level.
+    """
 
     def sample(n, seed):
         """A sampler as a user would write one."""
         k = round(share * n)
-        return np.concatenate([digits[:k], digits[TRAIN + HELD :][: n - k]])
+        return np.concatenate([digits[:k] ^ np.uint8(change), digits[TRAIN + HELD :][: n - k]])
 
     return sample
 
@@ -58,7 +61,7 @@ def test_copies_are_seen_named_and_stop_the_training(digits, tmp_path):
 def test_each_rule_stops_what_it_is_about(digits, stop_on, stopped):
     watch = watch_of(digits, stop_on=stop_on)
     assert watch.look(1, copier(digits, 0.0)).go_on
-    assert watch.look(2, copier(digits, 0.9)).go_on is not stopped
+    assert watch.look(2, copier(digits, 0.9, 1)).go_on is not stopped
 
 
 def test_a_rule_that_can_stop_nothing_is_refused_before_anything_is_written(digits, tmp_path):
@@ -136,7 +139,7 @@ def test_a_report_of_few_held_out_patients_says_that_little_could_have_been_show
 
 def test_patience_waits_for_looks_in_a_row_and_looks_beyond_the_plan_stop_nothing(digits):
     watch = watch_of(digits, patience=2, looks=3)
-    seen = [watch.look(step, copier(digits, share)) for step, share in enumerate((0.9, 0.0, 0.9, 0.9), start=1)]
+    seen = [watch.look(step, copier(digits, share, 1)) for step, share in enumerate((0.9, 0.0, 0.9, 0.9), start=1)]
     assert [look.exceeded for look in seen] == [True, False, True, False]
     assert all(look.go_on for look in seen)
     assert seen[3].error == 0

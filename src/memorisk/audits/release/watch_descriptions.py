@@ -5,15 +5,26 @@ from memorisk.audits.release.model_descriptions import OF_IMAGES, SEEDED, count_
 from memorisk.audits.watch.evaluations import read_evaluations
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.reasons import LookByItself, NoProof, StoppedAt
-from memorisk.audits.watch.verdict import blind_looks, shows_memorization
+from memorisk.audits.watch.verdict import blind_looks, copies_drawn, pixel_doubts, shows_memorization
 from memorisk.report.quantities import stated_figures
-from memorisk.report.statements.statement import FAIL, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
+from memorisk.report.statements.statement import (
+    DRAWN_PIXELS,
+    FAIL,
+    UNDECIDED,
+    AuditStatement,
+    Figure,
+    Method,
+    Part,
+    Subject,
+)
 from memorisk.statistics.multiple_testing.stopping import should_stop
 from memorisk.statistics.verdicts.reasons import Reason
 
+_DRAWN_TITLE = "Drawn images that are training images, at the look with the most"
+
 
 def describe_watch(run: FinishedAudit) -> AuditStatement:
-    """Describe a watch: a failure where its rule stopped the training, else undecided.
+    """Describe a watch: a failure where its rule stopped the training or it drew training images, else undecided.
 
     Args:
         run: Finished run of the kind ``watch``.
@@ -26,19 +37,21 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
     stop = next((look for i, look in enumerate(looks) if should_stop(exceeded[: i + 1], patience)), None)
     speaks = [look for look in looks if shows_memorization(look)]
     ids = settings.get("id_doubts", [])
-    reasons: list[Reason] = [NoProof()]
-    if stop is not None:
-        reasons = [StoppedAt(n_step=stop.step, rule=options.stop_on)]
-    else:
+    reasons: list[Reason] = [] if (copies := copies_drawn(looks)) is None else [copies]
+    if stop is not None and not stop.same_pixels:
+        reasons.append(StoppedAt(n_step=stop.step, rule=options.stop_on))
+    if not reasons:
+        reasons.append(NoProof())
         if (blind := blind_looks(options, looks)) is not None:
             reasons.insert(0, blind)
         if speaks:
             reasons.insert(0, LookByItself(n_step=speaks[0].step))
-    ways = [one.remedy for one in reasons if isinstance(one, NoProof)]
+    reasons += (doubts := pixel_doubts(looks))
+    ways = [one.remedy for one in reasons if isinstance(one, NoProof) or one in doubts]
     return AuditStatement(
         kind="watch",
         question="Does the generator begin to memorize while it is trained?",
-        status=UNDECIDED if stop is None else FAIL,
+        status=UNDECIDED if stop is None and copies is None else FAIL,
         gate=str(settings.get("stop_on", "")),
         reasons=stated([*reasons, *ids]),
         what_would_decide=(*ways, *(one["remedy"] for one in ids)),
@@ -52,7 +65,11 @@ def describe_watch(run: FinishedAudit) -> AuditStatement:
         n_models=None,
         level=float(settings["error"]),
         correction="one error for all looks of the training",
-        figures=(Figure(name="looks", title="Looks", value=len(looks)), *stated_figures(last)),
+        figures=(
+            Figure(name="looks", title="Looks", value=len(looks)),
+            Figure(name=DRAWN_PIXELS, title=_DRAWN_TITLE, value=max(look.same_pixels for look in looks)),
+            *stated_figures(last),
+        ),
         not_examined=("Images that were not drawn for a look.", *OF_IMAGES),
         assumptions=(
             "Held-out images are a random part, by patient, of the data that the generator is trained on.",

@@ -139,6 +139,7 @@ class EvaluationLog:
 
 
 CURVES = (
+    "same_pixels",
     "share",
     "share_low",
     "share_high",

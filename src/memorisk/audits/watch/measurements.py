@@ -1,7 +1,7 @@
-"""Measurements of an evaluation: how near real patients are to the drawn images, who is listed, and FID.
+"""Measurements of an evaluation: how near real patients are to the drawn images, who is listed, equal pixels, and FID.
 
-Nearness and the list are those of METHODS section 5. FID says how like the training images the drawn ones are,
-compared with real images at that number.
+Nearness and the list are those of METHODS section 5. Equal pixels need no null: they are counted. FID says how like the
+training images the drawn ones are, compared with real images at that number.
 """
 
 import math
@@ -12,10 +12,12 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.features import comparable
+from memorisk.audits.comparison.sets import is_blank
 from memorisk.audits.quality.figures import measure_quality
 from memorisk.audits.watch.evaluations import LISTED_COLUMNS
 from memorisk.audits.watch.options import AUTO, WatchOptions
 from memorisk.audits.watch.real_images import RealImages
+from memorisk.images.copies.near_copies import same_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.workload import Progress, no_progress
@@ -133,10 +135,38 @@ _NO_DISTANCES = {
 }
 
 
-def exceeds_rule(nearness: Nearness, options: WatchOptions, error: float) -> bool:
-    """Return whether a look reaches what the rule waits for, with the error that it may make."""
-    if not error or options.stop_on == "never":
+def pixel_fields(real: RealImages, drawn: ImageStore) -> dict[str, int]:
+    """Return the fields of a look that pixels give: drawn images that are real images, or of one value.
+
+    Args:
+        real: Real images.
+        drawn: The drawn images.
+    """
+    blank = is_blank(drawn, np.arange(len(drawn.images)))
+    of_training, of_held = (same_pixels(drawn, store).row for store in (real.train, real.held))
+    shared = np.isin(real.train.pixel_hashes.astype(str), list(real.shared_hashes))
+    return {
+        "same_pixels": int(((of_training >= 0) & ~shared[of_training] & ~blank).sum()),
+        "held_out_pixels": int(((of_held >= 0) & ~blank).sum()),
+        "blank": int(blank.sum()),
+    }
+
+
+def exceeds_rule(nearness: Nearness | None, options: WatchOptions, error: float, n_same_pixels: int) -> bool:
+    """Return whether a look reaches what the rule waits for, with the error that it may make.
+
+    Chance does not draw a training image: such a look needs no error.
+
+    Args:
+        nearness: Result of `nearness`; None where nothing was compared.
+        options: Options with the rule.
+        error: Error of this look; 0 where it has none.
+        n_same_pixels: Number of drawn images that are training images.
+    """
+    if options.stop_on == "never":
         return False
+    if n_same_pixels or nearness is None or not error:
+        return n_same_pixels > 0
     return {
         "share": nearness.floor > options.nominal,
         "test": nearness.share.p_value <= error,

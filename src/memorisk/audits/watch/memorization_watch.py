@@ -27,7 +27,14 @@ from memorisk.audits.comparison.knowledge import trained_on_more, unknown_weight
 from memorisk.audits.watch.callbacks import lightning_callback, trainer_callback
 from memorisk.audits.watch.drawn_images import Sample, preserve_random_state, sample_generator, sample_pipeline
 from memorisk.audits.watch.evaluations import LISTED_COLUMNS, EvaluationLog, Tracker, open_trackers
-from memorisk.audits.watch.measurements import EvaluationQuality, distances, evaluation_fields, exceeds_rule, nearness
+from memorisk.audits.watch.measurements import (
+    EvaluationQuality,
+    distances,
+    evaluation_fields,
+    exceeds_rule,
+    nearness,
+    pixel_fields,
+)
 from memorisk.audits.watch.options import WatchOptions, watch_options
 from memorisk.audits.watch.page import watch_page
 from memorisk.audits.watch.real_images import (
@@ -201,8 +208,8 @@ class MemorizationWatch:
             )
         if few := [look.step for look in self.looks if look.n_images < n_requested]:
             sentences.append(
-                f"{plural(len(few), 'look', 'looks')} (the first at step {few[0]:,}) had fewer images than the "
-                f"{n_requested:,} asked for (images): {drawn:,} at least."
+                f"{plural(len(few), 'look', 'looks')} (the first at step {few[0]:,}) compared fewer images than the "
+                f"{n_requested:,} that --images sets; the smallest number is {drawn:,}."
             )
         if drawn < self.options.nominal * n_train:
             sentences.append(
@@ -385,8 +392,10 @@ class MemorizationWatch:
         error = self.shared.of_look(number)
         features = draw_features(self.real, drawn, self.options, no_progress)
         nearest = distances(self.real, features.values)
-        near = None if nearest is None else nearness(nearest, self.real, self.options, error)
-        exceeded = near is not None and exceeds_rule(near, self.options, error)
+        pixels = pixel_fields(self.real, drawn)
+        nothing = nearest is None or pixels["blank"] == len(drawn.images)
+        near = None if nearest is None or nothing else nearness(nearest, self.real, self.options, error)
+        exceeded = exceeds_rule(near, self.options, error, pixels["same_pixels"])
         before = [look.exceeded for look in self.book.before(step)]
         go_on = not (self.stop and should_stop([*before, exceeded], self.options.patience))
         few = "" if near is None or near.share.attained else f"{near.share.words}."
@@ -396,6 +405,7 @@ class MemorizationWatch:
             "number": number,
             "weights": weights,
             "n_images": len(drawn.images),
+            **pixels,
             "n_train": self.real.n_train,
             "n_held": self.real.n_held,
             "nominal": self.options.nominal,
@@ -404,7 +414,7 @@ class MemorizationWatch:
             "exceeded": exceeded,
             "go_on": go_on,
             "note": evaluation_note(
-                nearest is None, error, len(drawn.images), 0 if nearest is None else nearest.compared, few
+                nothing, error, len(drawn.images), 0 if nearest is None else nearest.compared, pixels, few
             ),
         }
         listed = pd.DataFrame({name: [] for name in LISTED_COLUMNS}, dtype=object) if near is None else near.listed

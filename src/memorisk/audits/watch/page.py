@@ -195,12 +195,14 @@ def _tables(table: pd.DataFrame) -> list[Table]:
         number("error", "Its error", "probability"),
         number("listed", "Listed", "count"),
         number("ahead", "Nearest", "count"),
+        number("same_pixels", "Exact copies", "count"),
         Column(source="exceeded", heading="Stops", format="yes_no"),
         *([words("note", "Note", wide=True)] if any(table["note"]) else []),
     ]
     caption = (
         "Every look. Rule's limit: the lower limit of the share at the error of this look. Nearest: training patients "
-        "nearer to the drawn images than every held-out one"
+        "nearer to the drawn images than every held-out one. Exact copies: drawn images with the pixels of a training "
+        "image, as it is, mirrored or turned"
     )
     tables = [Table(frame=table, columns=columns, caption=caption, elsewhere="looks.parquet")]
     has_fid, has_loss = (np.isfinite(table[name].to_numpy(dtype=float)).any() for name in ("fid", "held_out_loss"))
@@ -250,13 +252,14 @@ def _listed(result: WatchResult, redact: bool) -> list[Block]:
 def _meaning(result: WatchResult) -> list[Block]:
     """Explain the figures."""
     o = result.options
+    copies = "" if o.stop_on == "never" else "A drawn image with the pixels of a training image stops it, too. "
     definitions: list[tuple[Text, Text]] = [
         (
             "Memorized share",
             f"A training patient counts who is nearer to the drawn images than all but {o.nominal:.0%} of held-out "
             f"patients are. A generator that knows neither part has {o.nominal:.0%}.",
         ),
-        ("What stops", f"{capitalized(RULES[o.stop_on])}. {result.rule}"),
+        ("What stops", f"{capitalized(RULES[o.stop_on])}. {copies}{result.rule}"),
         (
             "Error",
             f"A training that memorizes nothing is stopped at any of its looks with a probability of at most "
@@ -276,9 +279,11 @@ def _divided(looks: int | None) -> str:
 def _not_said(result: WatchResult) -> list[Text]:
     """List what does not follow from a watch."""
     weak = result.real.weak
+    fewest, most = (at([look.n_images for look in result.looks] or [result.options.images]) for at in (min, max))
+    n = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
     limits: list[Text] = [
-        f"Whether a set of images may be shared: a look compares {result.options.images:,} images and hides no known "
-        "copies among them. Audit the set itself (memorisk audit synthetic).",
+        f"Whether a set of images may be shared: a look compares {n} {'image' if most == 1 else 'images'} and hides no "
+        "known copies among them. Audit the set itself (memorisk audit synthetic).",
         "That those who are not listed are safe: copies that the detector does not see are not counted.",
         "That an earlier step has memorized nothing: memorization grows, and is shown late.",
     ]

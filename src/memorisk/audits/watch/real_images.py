@@ -128,6 +128,8 @@ class RealImages(ComparedParts):
     """Images by which patients are compared: all, or one each where their numbers are not alike."""
     decoded: int
     """Bytes of images that were decoded for it; 0 of what was handed in decoded."""
+    shared_hashes: frozenset[str]
+    """Pixel hashes of training images that left-out held-out patients have, too."""
 
     @property
     def manifests(self) -> tuple[Manifest, Manifest | None, Manifest | None]:
@@ -259,7 +261,7 @@ def _with_features(
     groups = (store.manifest.groups.astype(str) for store in (train, held))
     counted = image_counts(*groups, seed=options.seed)
     all_notes = tuple(dict.fromkeys(lines))
-    return RealImages(train, held, detector, ours, theirs, similarity, all_notes, counted, decoded)
+    return RealImages(train, held, detector, ours, theirs, similarity, all_notes, counted, decoded, shared)
 
 
 def _detector(options: WatchOptions) -> PairDetector:

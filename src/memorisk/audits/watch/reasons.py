@@ -31,6 +31,44 @@ class StoppedAt(Reason, code="watch-stopped", bears_on=FAIL):
         return RULES[self.rule]
 
 
+class TrainingImagesDrawn(Reason, code="watch-same-pixels", bears_on=FAIL):
+    """Drawn images that are training images, at the look with the most."""
+
+    n_step: int
+    n_images: int
+    n_drawn: int
+    n_looks: int
+    """Number of looks that drew any."""
+    text = Words(
+        "at step {n_step:,}, {n_images:,} of {n_drawn:drawn image|drawn images} {n_images:|has|have} the very pixels "
+        "of a training image, as it is, mirrored or turned ({n_looks:look|looks} drew such images); chance does not "
+        "make them"
+    )
+    plain = Words(
+        "at step {n_step:,} of the training, {n_images:,} of {n_drawn:drawn image|drawn images} {n_images:|was a "
+        "training image|were training images}, point for point"
+    )
+    remedy = Words("an audit of the drawn images (memorisk audit synthetic), which names the patients in them")
+
+
+class HeldOutDrawn(Reason, code="watch-held-out-pixels"):
+    """Drawn images that are held-out images, which then give no null, at the look with the most."""
+
+    n_step: int
+    n_images: int
+    n_drawn: int
+    text = Words(
+        "at step {n_step:,}, {n_images:,} of {n_drawn:drawn image|drawn images} {n_images:|has|have} the very pixels "
+        "of a held-out image: the generator saw held-out patients, who then cannot serve as the comparison, or "
+        "images as simple as these coincide"
+    )
+    plain = Words(
+        "{n_images:,} of {n_drawn:drawn image|drawn images} {n_images:|was an image|were images} of people who "
+        "should have had no part in the training, so that the comparison with these says little"
+    )
+    remedy = Words("held-out images that the generator cannot have seen")
+
+
 class ChanceOfStop(Reason, code="watch-chance-of-stop", bears_on=LIMIT):
     """Probability of a stop without memorization."""
 
@@ -65,6 +103,8 @@ class LookShows(Reason, code="watch-look", bears_on=LIMIT):
         look = self.look
         listed = f"; {plural(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
         each = ", every patient by one image" if self.one_image_each else ""
+        if look.blank == look.n_images:
+            return f"at step {look.step:,} every drawn image has one value only: nothing could be compared"
         if not look.compared:
             return f"at step {look.step:,} no drawn image could be compared"
         if look.share != look.share:

@@ -24,6 +24,7 @@ _SHARE = Quantity(
     high="share_high",
 )
 _NOMINAL = Quantity("The same of a generator that memorized nothing", "percent", "nominal")
+_SAME_PIXELS = Quantity("Drawn images that are training images, at the last look", of=Units("n_images", "images"))
 _LISTED = Quantity(
     "Training patients listed at the last look", figure="listed", of=_PATIENTS, missing="no list was possible"
 )
@@ -41,6 +42,13 @@ class Evaluation:
     """Identifier of the weights that drew; empty where none was given."""
     n_images: int
     """Number of images that were drawn."""
+    same_pixels: Annotated[int, _SAME_PIXELS]
+    """Number of these that are a training image, pixel by pixel, as it is, mirrored or turned; images of one value, and
+    images that held-out patients have, too, do not count."""
+    held_out_pixels: int
+    """Number of these that are a held-out image in the same way."""
+    blank: int
+    """Number of these that have one value only, and show no person."""
     n_train: int
     """Number of training patients, the units of every share."""
     n_held: int
@@ -110,14 +118,16 @@ class Evaluation:
     @property
     def words(self) -> str:
         """Summary of the look in a line."""
+        copied = f", {self.same_pixels:,} drawn with the pixels of training images" if self.same_pixels else ""
         if not self.compared:
-            return f"step {self.step:,}: {self.note}"
+            return f"step {self.step:,}: {self.note}{copied}"
         listed = "no list was possible" if self.n_listed is None else f"{self.n_listed:,} listed"
         if self.share == self.share:
             share = f"{self.share:.1%} ({self.share_low:.1%} to {self.share_high:.1%})"
             line = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {listed}"
         else:
             line = f"step {self.step:,}: no memorized share is known of {self.n_train:,} patients, {listed}"
+        line += copied
         line += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
         line += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
         line += "" if self.share == self.share or not self.note else f" ({self.note.rstrip('.')})"
@@ -180,6 +190,12 @@ class WatchResult:
     """Kind of memorisk's generator that draws; None for a user's own sample."""
     headline: str = ""
     """Conclusion after these looks; empty without a look."""
+
+    @property
+    def shown(self) -> Evaluation | None:
+        """First look that shows memorization: the rule says stop, or drawn images are training images."""
+        shows = (look for look in self.looks if look.same_pixels or look is self.stop)
+        return next(shows, None)
 
     @property
     def shared(self) -> ErrorSpending:

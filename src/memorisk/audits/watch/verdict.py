@@ -7,7 +7,7 @@ error is not shared with the others.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memorisk.audits.watch import reasons as why
@@ -110,7 +110,9 @@ def _held_out_floor(options: WatchOptions) -> int:
     return math.ceil(1 / options.nominal - 1e-9) - 1
 
 
-def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few: str = "") -> str:
+def evaluation_note(
+    nothing: bool, error: float, drawn: int, compared: int, pixels: Mapping[str, int], few: str = ""
+) -> str:
     """Describe what limits a look; empty where nothing does.
 
     Args:
@@ -118,13 +120,23 @@ def evaluation_note(nothing: bool, error: float, drawn: int, compared: int, few:
         error: Error that the look may make.
         drawn: Number of drawn images.
         compared: Number of drawn images that were compared.
+        pixels: Numbers of drawn images by their pixels, as `audits.watch.measurements.pixel_fields` counts them.
         few: Sentence that held-out patients are too few for a share; empty where they are enough.
     """
     sentences = [few] if few else []
-    if nothing:
+    blank, of_held_out = pixels["blank"], pixels["held_out_pixels"]
+    if blank == drawn:
+        sentences.append("Nothing was compared: every drawn image has one value only, and shows no person.")
+    elif nothing:
         sentences.append("Nothing was compared: the detector's measure knows no distance of the drawn images.")
     elif compared < drawn:
         sentences.append(f"{drawn - compared:,} drawn images took no part: the measure knows no distance of them.")
+    if 0 < blank < drawn:
+        sentences.append(
+            f"{plural(blank, 'drawn image has', 'drawn images have')} one value only: no person is in them."
+        )
+    if of_held_out:
+        sentences.append(f"{plural(of_held_out, 'drawn image is', 'drawn images are')} among the held-out images.")
     if not error:
         sentences.append("More looks than were planned: this one can stop nothing.")
     return " ".join(sentences)
@@ -184,15 +196,15 @@ def watch_verdict(result: WatchResult) -> WatchVerdict:
     Args:
         result: Result with at least one look.
     """
-    verdict, doubts = _by_looks(result), result.real.ids.reasons
+    verdict, doubts = _by_looks(result), (*pixel_doubts(result.looks), *result.real.ids.reasons)
     steps = (*verdict.next_steps, *(doubt.remedy for doubt in doubts))
     return replace(verdict, reasons=(*verdict.reasons, *doubts), next_steps=steps)
 
 
 def _by_looks(result: WatchResult) -> WatchVerdict:
     """Decide by the looks alone."""
-    if result.stop is not None:
-        return _stopped(result, result.stop)
+    if result.shown is not None:
+        return _shown(result, result.shown)
     look = next((look for look in result.looks if look.exceeded), result.looks[-1])
     shows, by_itself = shows_memorization(look), why.LookByItself(n_step=look.step)
     reasons = (_seen(look, result), *([by_itself] if shows else []), why.RuleOfWatch(rule=result.rule))
@@ -205,36 +217,71 @@ def _by_looks(result: WatchResult) -> WatchVerdict:
         title = f"The rule did not say stop, but step {look.step:,} points to memorization"
         sentence = "This is not a pass. The looks together do not settle whether the generator memorizes."
         return WatchVerdict("warning", title, sentence, reasons, (_AUDIT,))
+    sentence = "This is not a pass: a look is an audit of few images, and memorization can go unnoticed."
+    if any(look.held_out_pixels for look in result.looks):
+        title = "Held-out images were drawn, so that the looks decide nothing"
+        return WatchVerdict("warning", title, sentence, reasons, (_AUDIT,))
     title, n_held = "No memorization was shown", result.real.n_held_patients
     if is_share_unattainable(result.options, result.shared, n_held):
         title += f", and could hardly have been, with {plural(n_held, 'held-out patient', 'held-out patients')}"
     if (blind := blind_looks(result.options, result.looks)) is not None:
         title += f", and {blind.counted} could not have shown any"
         reasons = (*reasons, blind)
-    sentence = "This is not a pass: a look is an audit of few images, and memorization can go unnoticed."
     return WatchVerdict("note", title, sentence, reasons, (_AUDIT,))
 
 
-def _stopped(result: WatchResult, stop: Evaluation) -> WatchVerdict:
-    """Say what follows from a look at which the rule stops the training."""
+def _shown(result: WatchResult, look: Evaluation) -> WatchVerdict:
+    """Say what follows from the first look that shows memorization, by its pixels or by the rule."""
+    certain, shows = copies_drawn(result.looks), []
+    if certain is not None:
+        shows.append(certain)
+    if result.stop is not None and not result.stop.same_pixels:
+        by_rule = why.StoppedAt(n_step=result.stop.step, rule=result.options.stop_on)
+        shows += [by_rule, why.ChanceOfStop(error=result.options.error)]
+    what = (
+        "images that are training images"
+        if certain is not None
+        else "images nearer to its training patients than chance explains"
+    )
     return WatchVerdict(
         "fail",
-        f"Memorization was shown at step {stop.step:,}; earlier steps may have memorized, too",
-        "Do not release this generator, nor images of it: it draws images nearer to its training patients than chance "
-        "explains.",
-        (
-            why.StoppedAt(n_step=stop.step, rule=result.options.stop_on),
-            why.ChanceOfStop(error=result.options.error),
-            _seen(stop, result),
-            why.RuleOfWatch(rule=result.rule),
-        ),
-        (_EARLIER,),
+        f"Memorization was shown at step {look.step:,}; earlier steps may have memorized, too",
+        f"Do not release this generator, nor images of it: it draws {what}.",
+        (*shows, _seen(look, result), why.RuleOfWatch(rule=result.rule)),
+        (*((certain.remedy,) if certain is not None else ()), _EARLIER),
     )
 
 
+def copies_drawn(looks: Sequence[Evaluation]) -> why.TrainingImagesDrawn | None:
+    """Return the look that drew the most training images as a reason; None where none drew any.
+
+    Args:
+        looks: Looks of a watch.
+    """
+    looks = [look for look in looks if look.same_pixels]
+    if not looks:
+        return None
+    most = max(looks, key=lambda look: look.same_pixels)
+    return why.TrainingImagesDrawn(
+        n_step=most.step, n_images=most.same_pixels, n_drawn=most.n_images, n_looks=len(looks)
+    )
+
+
+def pixel_doubts(looks: Sequence[Evaluation]) -> tuple[Reason, ...]:
+    """Return the doubt that held-out images were drawn, by the look that drew the most.
+
+    Args:
+        looks: Looks of a watch.
+    """
+    most = max(looks, key=lambda look: look.held_out_pixels, default=None)
+    if most is None or not most.held_out_pixels:
+        return ()
+    return (why.HeldOutDrawn(n_step=most.step, n_images=most.held_out_pixels, n_drawn=most.n_images),)
+
+
 def shows_memorization(look: Evaluation) -> bool:
-    """Return whether a look by itself shows memorization: by its 95 % interval, its list or the rule's own bound."""
-    return look.exceeded or look.share_low > look.nominal or look.listed > 0
+    """Return whether a look by itself shows memorization: by pixels, its 95 % interval, list or rule."""
+    return look.exceeded or look.same_pixels > 0 or look.share_low > look.nominal or look.listed > 0
 
 
 def blind_looks(options: WatchOptions, looks: Sequence[Evaluation]) -> why.BlindLooks | None:

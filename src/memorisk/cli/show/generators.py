@@ -209,7 +209,9 @@ def show_watch_within(watch: "MemorizationWatch") -> None:
     looks, stop = result.looks, result.stop
     console.print(Text(f"watch: {looks[-1].words}" if looks else "watch: nothing was looked at"), soft_wrap=True)
     if stop is not None and not looks[-1].go_on:
-        outcome = f"it stopped the training at step {looks[-1].step:,}: {RULES[result.options.stop_on]}"
+        by_pixels = "drawn images are training images"
+        because = by_pixels if looks[-1].same_pixels else RULES[result.options.stop_on]
+        outcome = f"it stopped the training at step {looks[-1].step:,}: {because}"
     elif can_stop(result):
         outcome = "it did not stop the training"
     else:

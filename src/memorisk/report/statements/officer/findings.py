@@ -9,6 +9,7 @@ from memorisk.report.kinds import kind_of
 from memorisk.report.statements.officer.words import capital, either, joined, of_each
 from memorisk.report.statements.statement import (
     ALSO,
+    DRAWN_PIXELS,
     FAIL,
     FOUND,
     HELD_OUT_PIXELS,
@@ -49,7 +50,7 @@ _OF_CLASSES = "classes_tested"
 """Name of a figure of every audit that lists people by class: of classifiers, of losses, of generators."""
 _COUNTED = frozenset(
     (
-        *("confirmed-pairs", "same-pixels", "other-part-pixels", "held-out-pixels"),
+        *("confirmed-pairs", "same-pixels", "other-part-pixels", "held-out-pixels", "watch-same-pixels"),
         *("listed-patients", "nearer-than-every-held-out"),
         *("nearly-identical", "too-many-nearly-identical", "held-out-nearly-identical", "second-look", "singled-out"),
     )
@@ -204,8 +205,11 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
     if kind_of(audit.kind).of_generated_set:
         yield from _copied(audit, most)
     if audit.kind == "watch":
-        yield from some("listed", "training patient stood out at the last look", "training patients stood out at the "
-                        "last look")  # fmt: skip
+        if copies := value.get(DRAWN_PIXELS):
+            yield plural(int(copies), "drawn image is a training image", "drawn images are training images")
+        if value.get("listed") or not copies:
+            one, many = (f"training {who} stood out at the last look" for who in ("patient", "patients"))
+            yield from some("listed", one, many)
 
 
 def _scale_of(audit: AuditStatement) -> LossScale:
