@@ -211,3 +211,24 @@ def test_settings_name_the_scale() -> None:
         LossesOptions(of="generator", notice=0.0).validate()
     with pytest.raises(InputError, match=r"unknown of 'gan'\. Known: classifier, generator"):
         LossesOptions(of="gan").validate()  # pyright: ignore[reportArgumentType]
+
+
+def test_two_generators_compare_by_patients_and_attacks_without_a_difference_of_m(tmp_path: Path, capsys) -> None:
+    """One SD is the spread of a run's own unseen gaps: numbers in two such units do not subtract."""
+    for name, seed in (("first", 0), ("second", 1)):
+        (tmp_path / name).mkdir()
+        audited(errors(n=60, n_test=40, n_seeds=4, levels=1, gap=8.0 * seed, seed=seed), tmp_path / name)
+    runs = [str(tmp_path / name / "run") for name in ("first", "second")]
+    found = compare(*runs)
+    for table in (found.per_class, found.per_group):
+        assert table[["difference", "low", "high"]].isna().all(axis=None)
+    assert np.isfinite(found.per_class[["mean_first", "mean_second"]]).all(axis=None)
+    assert len(found.aucs)
+    assert "do not subtract" in found.notes[0]
+    assert not any("notices less" in note for note in found.notes)
+    assert main(["compare", *runs, "--out", str(tmp_path / "compared")]) == 0
+    page = re.sub(r"\s+", " ", (tmp_path / "compared" / "report.html").read_text())
+    for text in (capsys.readouterr().out, page):
+        assert "surely" not in text
+        assert "Difference" not in text
+        assert "do not subtract" in text

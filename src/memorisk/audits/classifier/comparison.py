@@ -31,6 +31,10 @@ from memorisk.statistics.intervals.means import difference_interval, two_way_int
 from memorisk.statistics.verdicts.scales import LossScale
 
 SUMMARY = "comparison.json"
+OWN_UNITS = (
+    "M is in standard deviations of the gaps of unseen images, of each run's own: two such units do not subtract, and "
+    "no difference of M is shown. Compare the patients flagged and the AUCs of attacks"
+)
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,14 @@ class Comparison:
     Attributes:
         per_class: ``label, n_groups, n_seeds, difference, low, high``, and for both runs ``mean_first,
             mean_first_low, mean_first_high, tier_first, flagged_first, testable_first``; no
-            number is flagged where none could be.
+            number is flagged where none could be. No difference is known where `own_units`.
         per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here
             is the mean over the group's images, and its interval is over seeds.
         aucs: ``attack, auc_first, low_first, high_first, auc_second, low_second, high_second``.
         notes: Notes on what could not be compared, and on what else differs between the runs.
         names: Data set and model of each run, for the head of the page.
         redact: One of the runs leaves ids out of its report; so does the page.
+        own_units: The M of each run is in a unit of its own, as of runs of generators; the first note says so.
     """
 
     per_class: pd.DataFrame
@@ -55,6 +60,7 @@ class Comparison:
     notes: list[str]
     names: tuple[str, str] = ("first", "second")
     redact: bool = False
+    own_units: bool = False
 
     def save(self, folder: Path) -> None:
         """Write the tables, a JSON of the classes, and ``report.html``.
@@ -115,7 +121,8 @@ def _compare_sound_runs(first: str | Path, second: str | Path) -> Comparison:
             f"{one_line(first)} has its losses in {units[0]} and {one_line(second)} in {units[1]}: compare two runs of "
             "classifiers, or two of generators"
         )
-    notes = _differences(evidence_a, evidence_b, result_a, result_b)
+    own_units = _scale(result_a).unit_of_run
+    notes = [*([OWN_UNITS] if own_units else []), *_differences(evidence_a, evidence_b, result_a, result_b)]
     rows, groups = [], []
     for label in sorted(set(evidence_a.items.label) | set(evidence_b.items.label)):
         tables = [_class_table(e, str(label)) for e in (evidence_a, evidence_b)]
@@ -135,15 +142,17 @@ def _compare_sound_runs(first: str | Path, second: str | Path) -> Comparison:
             f"{one_line(first)} and {one_line(second)} share no class with groups that both scored: there is nothing "
             "to compare"
         )
+    tables = pd.DataFrame(rows), pd.concat(groups, ignore_index=True)
+    if own_units:
+        tables = tuple(table.assign(**dict.fromkeys(("difference", "low", "high"), float("nan"))) for table in tables)
     return Comparison(
-        pd.DataFrame(rows),
-        marked(
-            marked(pd.concat(groups, ignore_index=True), Path(first), "marked_first"), Path(second), "marked_second"
-        ),
+        tables[0],
+        marked(marked(tables[1], Path(first), "marked_first"), Path(second), "marked_second"),
         _aucs(result_a, result_b),
         notes,
         names=(_name(result_a), _name(result_b)),
         redact=any(bool(read_config(Path(f)).get("redact")) for f in (first, second)),
+        own_units=own_units,
     )
 
 
@@ -164,7 +173,7 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
         )
     verdicts = [ClassifierVerdict.read(result.verdict) for result in (result_a, result_b)]
     noticed = [_noticeable_gap(result) for result in (result_a, result_b)]
-    if noticed[0] != noticed[1]:
+    if noticed[0] != noticed[1] and not _scale(result_a).unit_of_run:
         notes.append(
             f"the first run would have noticed a patient's gap {noticed[0]}, the second {noticed[1]}: whichever "
             "notices less flags fewer"

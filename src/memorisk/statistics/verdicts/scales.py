@@ -26,6 +26,8 @@ class LossScale:
     """Kind of the audited models."""
     of_answers: bool
     """Whether a loss is that of an answer, which can be right or wrong: it then has an accuracy and a margin."""
+    unit_of_run: bool
+    """Whether the unit is a run's own, measured on its own unseen images: numbers of two runs do not subtract."""
     gates: dict[str, float]
     """Mean M of each gate of `--fail-on`: the tier HIGH lies above "high", MODERATE begins at "moderate"."""
     notice: float
@@ -133,6 +135,7 @@ CROSS_ENTROPY = LossScale(
     unit="nats",
     model="classifier",
     of_answers=True,
+    unit_of_run=False,
     gates={"high": 0.3, "moderate": 0.1},
     notice=NOTICE,
     rmia_offline_a=0.3,
@@ -157,6 +160,7 @@ NOISE_ERROR = LossScale(
     unit="SD",
     model="generator",
     of_answers=False,
+    unit_of_run=True,
     gates={"high": _HIGH, "moderate": round(_HIGH * CROSS_ENTROPY.moderate / CROSS_ENTROPY.high, 3)},
     notice=2.0,
     rmia_offline_a=1.0,

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier.comparison import Comparison
+from memorisk.audits.classifier.comparison import OWN_UNITS, Comparison
 from memorisk.audits.classifier.pages import wording
 from memorisk.audits.classifier.pages.memorization import TIER_TONES
 from memorisk.report.blocks import (
@@ -42,9 +42,9 @@ def comparison_page(comparison: Comparison) -> Page:
     named = "Ids are left out." if comparison.redact else "This file names patients: handle it as personal data."
     return Page(
         title="Two audits compared",
-        lead=comparison_screen(comparison).blocks(_glance(comparison.per_class)),
+        lead=comparison_screen(comparison).blocks([] if comparison.own_units else _glance(comparison.per_class)),
         sections=[
-            Section("Class by class", [_classes(comparison.per_class)], "classes"),
+            Section("Class by class", [_classes(comparison)], "classes"),
             Section("Patient by patient", _groups(comparison), "patients"),
             Section("What an attacker could see", _attacks(comparison.aucs), "attacks"),
             Section("How to read this", _reading(comparison), "reading"),
@@ -72,23 +72,22 @@ def comparison_screen(comparison: Comparison) -> FirstScreen:
         f"The second run remembers {count(lower)} of {plural(n, 'class', 'classes')} surely less than the first, "
         f"{count(higher)} surely more."
     )
-    rest = (
-        f"Of the other {plural(n - lower - higher, 'class', 'classes')} that both runs scored, the data do not say "
-        "which way they went. That a difference cannot be distinguished from 0 does not show that there is none."
-    )
+    unsure = plural(n - lower - higher, "class that both runs scored", "classes that both runs scored")
+    rest = f"The data do not show whether the second run remembers more or less of {unsure}: a difference may be there."
+    left_out = [f"{OWN_UNITS}."] if comparison.own_units else []
     runs = [f"{run} run: {name}" for run, name in zip(RUNS, comparison.names, strict=True)]
     return FirstScreen(
         kind="note",
         headline="What changed",
-        sentences=[answer, rest],
+        sentences=left_out or ([answer, rest] if n > lower + higher else [answer]),
         lists={"Runs": [] if comparison.redact else runs},
         facts=[
             Fact("Classes compared", count(n)),
             Fact("Patients compared", count(groups["group"].nunique())),
             *(Fact(f"Patients flagged, {run} run", _n_flagged(comparison, run)) for run in RUNS),
         ],
-        tables=[_classes(comparison.per_class)],
-        notes=comparison.notes,
+        tables=[_classes(comparison)],
+        notes=comparison.notes[len(left_out) :],
     )
 
 
@@ -120,10 +119,16 @@ def _glance(table: pd.DataFrame) -> list[Block]:
     ]
 
 
-def _classes(table: pd.DataFrame) -> Table:
+def _difference(comparison: Comparison) -> list[Column]:
+    """Return the column of differences of M; none where the runs have units of their own."""
+    return [] if comparison.own_units else [estimate("difference", DIFFERENCE, low="low", high="high")]
+
+
+def _classes(comparison: Comparison) -> Table:
+    table = comparison.per_class
     columns = [
         words("label", "Class", row=True),
-        estimate("difference", DIFFERENCE, low="low", high="high"),
+        *_difference(comparison),
         number("mean_first", "Mean M, first"),
         number("mean_second", "Mean M, second"),
         Column(source="tier_first", heading="Tier, first", tones=TIER_TONES),
@@ -136,17 +141,20 @@ def _classes(table: pd.DataFrame) -> Table:
         tested, flagged = table[f"testable_{run}"], table[f"flagged_{run}"]
         flag_counts = [count(n) if t else NOT_TESTED for t, n in zip(tested, flagged, strict=True)]
         table = table.assign(**{f"listed_{run}": flag_counts})
-    caption = "Second run less first, over the patients that both scored; tiers and flags are those of each whole run."
+    subtracted = "M is in the unit of its own run" if comparison.own_units else "Second run less first"
+    caption = f"{subtracted}, over the patients that both scored; tiers and flags are those of each whole run."
     return Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")
 
 
 def _groups(comparison: Comparison) -> list[Block]:
     table = comparison.per_group
-    largest = table.iloc[np.argsort(-table["difference"].abs().to_numpy(dtype=np.float64), kind="stable")]
+    flagged = table["flagged_first"].astype(int) + table["flagged_second"]
+    order = flagged if comparison.own_units else table["difference"].abs()
+    largest = table.iloc[np.argsort(-order.to_numpy(dtype=np.float64), kind="stable")]
     columns = [
         *([] if comparison.redact else [words("group", "Patient", row=True)]),
         words("label", "Class", row=comparison.redact),
-        estimate("difference", DIFFERENCE, low="low", high="high"),
+        *_difference(comparison),
         number("M_first", "M, first"),
         number("M_second", "M, second"),
         words("listed_first", "Flagged, first"),
@@ -165,9 +173,10 @@ def _groups(comparison: Comparison) -> list[Block]:
         f"Intervals are over trainings, one patient at a time: of {count(n)} such intervals about {count(0.05 * n)} "
         f"leave out 0 where nothing changed; {count(apart)} do. Read them as a list to look into, not as findings."
     )
-    caption = "Patients with the largest differences first; M is the mean over a patient's images of the class."
+    first = "flagged by both runs" if comparison.own_units else "with the largest differences"
+    caption = f"Patients {first} first; M is the mean over a patient's images of the class."
     patient_table = Table(frame=largest, columns=columns, caption=caption, elsewhere="per_group.parquet", most_rows=200)
-    return [Paragraph(text), patient_table]
+    return [patient_table] if comparison.own_units else [Paragraph(text), patient_table]
 
 
 def _attacks(aucs: pd.DataFrame) -> list[Block]:
@@ -188,13 +197,12 @@ def _attacks(aucs: pd.DataFrame) -> list[Block]:
 
 
 def _reading(comparison: Comparison) -> list[Block]:
-    blocks: list[Block] = [
-        Paragraph(
-            "A difference is the second run's M less the first's: below 0 means that less is remembered. Class "
-            "intervals count patients and trainings as the units; each holds 95 % by itself, not all of them at once. "
-            "Where the second run removed patients, it says nothing of those: they are not in it."
-        )
-    ]
+    differences = (
+        "A difference is the second run's M less the first's: below 0 means that less is remembered. Class intervals "
+        "count patients and trainings as the units; each holds 95 % by itself, not all of them at once. "
+    )
+    removed = "Where the second run removed patients, it says nothing of those: they are not in it."
+    blocks: list[Block] = [Paragraph(removed if comparison.own_units else differences + removed)]
     if comparison.notes:
         blocks += [
             Paragraph("What could not be compared, and what else differs:"),
