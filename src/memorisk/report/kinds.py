@@ -174,7 +174,7 @@ _OWN = (
         faces="Anyone who can use the model and guesses the mark can find out that it was in the training data.",
         passed="The mark was not found",
         clears="weights",
-        verdict_form=3,
+        verdict_form=4,
     ),
     RunKind(
         name="synthetic",

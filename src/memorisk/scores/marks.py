@@ -17,6 +17,13 @@ CLIP = 1e-7
 """Probabilities are clipped to [CLIP, 1] (METHODS section 2, "Paper form")."""
 FLOOR = 1e-12
 """Least divergence: smaller values are rounding, and their logarithm is that of this."""
+SAME = 1e-3
+"""Largest difference of two models that rounding explains, as a share of the roots of their divergences.
+
+A change of e in logits changes the root of a divergence by about e at most. Single precision changes logits by less
+than 1e-5, and a mark to which a model reacts has roots of 0.01 and more: rounding gives shares up to 1e-3. Models of
+their own differ by more: of 1,000 simulated sets of 40, each with one probe, one control and two classes, the closest
+pair of all has 4e-3, with 20 probes 0.13."""
 
 
 @dataclass(frozen=True)

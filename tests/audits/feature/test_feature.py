@@ -15,7 +15,7 @@ from torch import nn
 from memorisk.audits.feature.mark_answers import ask_about_marks
 from memorisk.audits.feature.marks import choose_controls, choose_mark
 from memorisk.audits.feature.options import FeatureOptions, MarkOptions
-from memorisk.audits.feature.result import FeatureSummary
+from memorisk.audits.feature.result import FeatureSummary, Unmoved
 from memorisk.audits.feature.run import audit_feature
 from memorisk.audits.feature.verdict import feature_verdict
 from memorisk.cli.show.runs import show_outcome
@@ -206,7 +206,7 @@ def test_a_pass_says_what_it_would_have_found_and_needs_it_within_the_gate(
     assert f"found in four of five cases: {least:.3g}\n" in capsys.readouterr().out
 
 
-def test_an_interval_above_zero_keeps_a_pass_away(place: Path) -> None:
+def test_an_interval_without_zero_keeps_a_pass_away(place: Path) -> None:
     """Where the test finds nothing and the limits of M do, the audit says neither."""
     references = [f"feature_nets:r{i}" for i in range(19)]
     fresh = run(place, "limits", "feature_nets:fresh", references=references)
@@ -216,6 +216,10 @@ def test_an_interval_above_zero_keeps_a_pass_away(place: Path) -> None:
     decided = feature_verdict(replace(summary, ranks=replace(summary.ranks, rank=rank)), options)
     assert decided.status == "undecided"
     assert "the interval of M, 0.10 to 0.50, lies above 0" in decided.why[1]
+    rank = replace(summary.rank, p=0.9, low=-0.5, high=-0.001)
+    decided = feature_verdict(replace(summary, ranks=replace(summary.ranks, rank=rank)), options)
+    assert decided.status == "undecided"
+    assert "the interval of M, -0.50 to -0.001, lies below 0" in decided.why[1]
 
 
 def test_answers_that_may_not_be_repeatable_keep_a_pass_away(place: Path) -> None:
@@ -231,7 +235,8 @@ def test_answers_that_may_not_be_repeatable_keep_a_pass_away(place: Path) -> Non
         decided = feature_verdict(replace(summary, opacity_zero=zero), options)
         assert decided.status == status
         assert said in decided.why[-1]
-    still = feature_verdict(replace(summary, moves=False), options)
+    blind = Unmoved(n_models=1, n_blind=1, n_references=0)
+    still = feature_verdict(replace(summary, unmoved=blind), options)
     assert still.status == "undecided"
 
 

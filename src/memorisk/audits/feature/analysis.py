@@ -14,6 +14,7 @@ from memorisk.audits.feature.result import (
     OpacityZero,
     PublishedForm,
     RankNumbers,
+    Unmoved,
 )
 from memorisk.audits.feature.verdict import feature_verdict
 from memorisk.report.numbers import to_json
@@ -61,6 +62,7 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         mean_kl_nats=float(np.mean([a.mark.mean() for a in own])),
         mean_log_kl=statistic,
         reference_mean_log_kl=reference,
+        reference_range_log=float(np.ptp(t[1])) if theirs else float("nan"),
         ink=mark.ink if mark else None,
         place_in_ink=percentile_among(mark.ink, ink) if mark else None,
         place_in_reference_kl=percentile_among(reference, controls["reference_mean_log_kl"]) if theirs else None,
@@ -73,7 +75,11 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         published=_published(papers) if papers else None,
         white_box=evidence.white_box,
         n_probes=len(own[0].mark),
-        moves=all(a.moves for a in own),
+        unmoved=Unmoved(
+            n_models=sum(not a.moved_by_mark for a in own),
+            n_blind=sum(not (a.moved_by_mark or a.moved_by_controls) for a in own),
+            n_references=sum(not a.moved_by_mark for a in theirs),
+        ),
         models=evidence.described,
         mark=_describe_mark(evidence, options),
         level=options.level,

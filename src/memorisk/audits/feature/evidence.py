@@ -171,7 +171,7 @@ def _refuse_duplicates(answers: list[MarkAnswers], names: Sequence[str]) -> None
     """
     peer: dict[bytes, str] = {}
     for answer, name in zip(answers, names, strict=True):
-        if not answer.moves:
+        if not (answer.moved_by_mark or answer.moved_by_controls):
             continue  # all models that no mark moves are alike; the verdict says so
         key = answer.mark.tobytes() + answer.controls.tobytes()
         if key in peer:

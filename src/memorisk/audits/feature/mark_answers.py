@@ -25,7 +25,7 @@ from memorisk.training.engine.predict import predict_batch_size
 
 FloatArray = NDArray[np.float64]
 STILL = 1e-9
-"""Largest divergence, in nats, that does not count as an answer to a mark."""
+"""Largest divergence, in nats, that is rounding and does not count as an answer to a mark."""
 BLOCK = 1 << 18
 """Probabilities of controls that are kept until their divergences are computed together."""
 
@@ -55,9 +55,14 @@ class MarkAnswers:
     clean: FloatArray
 
     @property
-    def moves(self) -> bool:
-        """Return whether the mark or any control changes an answer by more than rounding."""
-        return bool(max(float(self.mark.max()), float(self.controls_mean.max())) > STILL)
+    def moved_by_mark(self) -> bool:
+        """Return whether the mark changes an answer by more than rounding, and more than a repetition does."""
+        return bool(self.mark.max() > np.fmax(STILL, self.transparent))
+
+    @property
+    def moved_by_controls(self) -> bool:
+        """Return whether any control changes answers by more than rounding."""
+        return bool(self.controls_mean.max() > STILL)
 
     @property
     def statistic(self) -> float:

@@ -2,6 +2,7 @@
 
 from math import exp, isfinite
 
+from memorisk.runs.errors import plural
 from memorisk.statistics.verdicts.levels import POWER, share_words
 from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Reason, Words
 from memorisk.statistics.verdicts.tiers import format_against_gates
@@ -100,11 +101,16 @@ class ReferencesMissing(ReferencesNeeded, code="mark-without-references"):
         return f"with only {self.n_references} references" if self.n_references else "without references"
 
 
-class IntervalAboveZero(Reason, code="mark-interval-above-zero"):
-    """Model that may be more sensitive to the mark than the references."""
+class IntervalWithoutZero(Reason):
+    """Model whose sensitivity to the mark may differ from that of the references."""
 
     low_log: float
     high_log: float
+
+
+class IntervalAboveZero(IntervalWithoutZero, code="mark-interval-above-zero"):
+    """Model that may be more sensitive to the mark than the references."""
+
     plain = Words("the model may react to the mark more than models that never saw it")
     remedy = Words(MORE_REFERENCES)
 
@@ -113,6 +119,23 @@ class IntervalAboveZero(Reason, code="mark-interval-above-zero"):
         return (
             f"the interval of M, {format_against_gates(self.low_log, 0)} to {self.high_log:.2f}, lies above 0: the "
             "model may be more sensitive to the mark than the references are"
+        )
+
+
+class IntervalBelowZero(IntervalWithoutZero, code="mark-interval-below-zero"):
+    """Model that is less sensitive to the mark than the references: it may be trained to overlook what it saw."""
+
+    plain = Words("the model reacts to the mark less than models that never saw it, which is a difference as well")
+    remedy = Words(
+        f"the outputs looked through (do the marked images hold the mark?), {MORE_REFERENCES}, trained as the model was"
+    )
+
+    @Words
+    def text(self) -> str:
+        return (
+            f"the interval of M, {self.low_log:.2f} to {format_against_gates(self.high_log, 0)}, lies below 0: the "
+            "model is less sensitive to the mark than the references are, which a model that was trained with the mark "
+            "may be as well"
         )
 
 
@@ -162,13 +185,57 @@ class NoTrace(Reason, code="mark-no-trace", bears_on=LIMIT):
 
 
 class MarkNotSeen(Reason, code="mark-not-seen"):
-    """Mark and controls that change no answer."""
+    """Mark that changes no answer of a model."""
 
-    text = Words(
-        "neither the mark nor any control changes an answer of some model: it does not see them, or answers alike"
+    n_unmoved: int
+    """Number of audited models of which the mark changes no answer."""
+    n_blind: int
+    """Number of these of which no control changes an answer, either."""
+    n_models: int
+    plain = Words("the model does not see the mark where it was put, or the mark was not put there")
+    remedy = Words(
+        "--place where the model looks, its true size and normalisation, outputs of images that hold the mark, or "
+        "outputs that are not rounded"
     )
-    plain = Words("the model does not see the mark where it was put")
-    remedy = Words("--place where the model looks, its true size and normalisation, or outputs that are not rounded")
+
+    @Words
+    def text(self) -> str:
+        controls = "and its controls do: it may be missing from the marked images"
+        if self.n_blind:
+            controls = f"nor does any control for {self.n_blind:,} of these: it does not see them, or answers alike"
+        models = f"{self.n_unmoved:,} of {plural(self.n_models, 'audited model', 'audited models')}"
+        return f"the mark changes no answer of {models} by more than rounding, {controls}"
+
+
+class ReferencesUnmoved(Reason, code="mark-references-unmoved"):
+    """References of which the mark changes no answer: they do not show how models without it answer to it."""
+
+    n_unmoved: int
+    """Number of references of which the mark changes no answer."""
+    n_references: int
+    text = Words(
+        "the mark changes no answer of {n_unmoved:,} of {n_references:reference|references} by more than rounding: "
+        "they do not show how sensitive a model that never saw the mark is to it"
+    )
+    plain = Words("models that it was compared with do not react to the mark at all, so that comparing shows nothing")
+    remedy = Words(
+        "the audit without the references that the mark does not move, and with as many others: trained as the model "
+        "was, and given images that hold the mark"
+    )
+
+
+class ReferencesAlike(Reason, code="mark-references-alike"):
+    """References that answer to the mark alike: they do not show what chance does."""
+
+    range_log: float
+    """Difference of the largest and the smallest log sensitivity."""
+    n_references: int
+    text = Words(
+        "the {n_references:reference is|references are} equally sensitive to the mark, within {range_log:.2g} in M: "
+        "they do not show by how much chance makes models differ"
+    )
+    plain = Words("models that it was compared with answer alike, so that they do not show what chance does")
+    remedy = Words("references from trainings of their own, each with another seed")
 
 
 class UnmatchedControls(Reason, code="mark-controls-unmatched"):

@@ -74,6 +74,18 @@ class WhiteBox:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unmoved:
+    """Numbers of models of which the mark changes no answer by more than rounding."""
+
+    n_models: Annotated[int, Key("models")]
+    """Number of audited models."""
+    n_blind: Annotated[int, Key("blind")]
+    """Number of audited models of which no control changes an answer, either."""
+    n_references: Annotated[int, Key("references")]
+    """Number of reference models."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelsAsked:
     """Models, their references and their input."""
 
@@ -105,6 +117,8 @@ class FeatureSummary:
     mean_kl_nats: Annotated[float, Key("mean_kl")]
     mean_log_kl: float
     reference_mean_log_kl: float
+    reference_range_log: Annotated[float, Key("reference_range")]
+    """Difference of the largest and the smallest T of the references; NaN without them."""
     ink: float | None
     place_in_ink: float | None
     """Share of the controls with less ink, ties half."""
@@ -115,8 +129,7 @@ class FeatureSummary:
     published: Annotated[PublishedForm | None, Key("paper")]
     white_box: WhiteBox | None
     n_probes: int
-    moves: bool
-    """Whether the mark or any control changes an answer of every audited model."""
+    unmoved: Unmoved
     models: ModelsAsked
     mark: MarkDescription
     level: float

@@ -4,7 +4,7 @@ Only the comparison with reference models holds its level for a given mark, and 
 (METHODS section 6, "Feature"): nothing else passes or fails.
 """
 
-from math import exp, isfinite, log
+from math import exp, log
 
 from memorisk.audits.feature.options import FeatureOptions
 from memorisk.audits.feature.reasons import (
@@ -13,6 +13,7 @@ from memorisk.audits.feature.reasons import (
     InkAtTheEdge,
     InkUnknown,
     IntervalAboveZero,
+    IntervalBelowZero,
     MarkNoticeable,
     MarkNotSeen,
     MarkRemembered,
@@ -21,13 +22,16 @@ from memorisk.audits.feature.reasons import (
     NoSmallP,
     NoTrace,
     NotRepeatable,
+    ReferencesAlike,
     ReferencesMissing,
+    ReferencesUnmoved,
     RepeatsUnknown,
     UnmatchedControls,
     WeakProof,
 )
 from memorisk.audits.feature.result import Asked, FeatureSummary, FeatureVerdict, MarkM, MarkTest
 from memorisk.report.verdict_forms import FORMS
+from memorisk.scores.marks import SAME
 from memorisk.statistics.memorization.mark_rank import MarkRank, references_needed
 from memorisk.statistics.verdicts.levels import POWER
 from memorisk.statistics.verdicts.reasons import DOUBT, Reason
@@ -35,6 +39,8 @@ from memorisk.statistics.verdicts.reasons import DOUBT, Reason
 UNMATCHED = ("letters", "random")
 REPEATED = 1e-6
 """Largest divergence, in nats, of answers to equal images."""
+ALIKE = 2 * SAME
+"""Largest range of T over the references that rounding explains: a divergence is the square of what `SAME` is about."""
 EDGE = 0.025
 """Distance in ink from an end of the controls below which they do not match the mark, as a share of the controls."""
 
@@ -43,9 +49,9 @@ def feature_verdict(summary: FeatureSummary, options: FeatureOptions) -> Feature
     """Decide the status, with its reasons and the remedies that would decide it.
 
     The references' test alone decides: ``fail`` where p is at most the level; ``pass`` only where p is above it, the
-    interval of M holds 0, and a model that is ``gate`` times as sensitive would have been found with probability
-    `POWER`; ``undecided`` otherwise. Without enough references the mark's own shape may hide what the model remembers,
-    as it may feign it.
+    interval of M holds 0, a model that is ``gate`` times as sensitive would have been found with probability `POWER`,
+    and nothing is doubted; ``undecided`` otherwise. Without enough references the mark's own shape may hide what the
+    model remembers, as it may feign it.
 
     Args:
         summary: Summary of `audits.feature.analysis.analyse_feature`.
@@ -109,8 +115,9 @@ def _decide(summary: FeatureSummary, options: FeatureOptions) -> tuple[str, list
     open_reasons: list[Reason] = []
     if not limit <= log(options.gate):
         open_reasons.append(MarkUnnoticed(noticeable_log=limit, gate=options.gate))
-    if isfinite(rank.low) and rank.low > 0:
-        open_reasons.append(IntervalAboveZero(low_log=rank.low, high_log=rank.high))
+    for reason, away in ((IntervalAboveZero, rank.low > 0), (IntervalBelowZero, rank.high < 0)):  # NaN is neither
+        if away:
+            open_reasons.append(reason(low_log=rank.low, high_log=rank.high))
     if open_reasons or doubtful:
         return "undecided", [sensitivity, *open_reasons, *others]
     return "pass", [sensitivity, MarkNoticeable(times=exp(limit), gate=options.gate), NoTrace()]
@@ -130,7 +137,13 @@ def _doubts(summary: FeatureSummary, options: FeatureOptions) -> list[Reason]:
     """List why the rank may mislead."""
     rank, place = summary.rank, summary.place_in_ink
     by_controls = rank.method != "references"
-    reasons: list[Reason] = [] if summary.moves else [MarkNotSeen()]
+    unmoved, reasons = summary.unmoved, list[Reason]()
+    if unmoved.n_models:
+        reasons.append(MarkNotSeen(n_unmoved=unmoved.n_models, n_blind=unmoved.n_blind, n_models=rank.n_models))
+    if unmoved.n_references:
+        reasons.append(ReferencesUnmoved(n_unmoved=unmoved.n_references, n_references=rank.n_references))
+    if not by_controls and summary.reference_range_log <= ALIKE:
+        reasons.append(ReferencesAlike(range_log=summary.reference_range_log, n_references=rank.n_references))
     if by_controls and options.controls in UNMATCHED:
         reasons.append(UnmatchedControls(kind=options.controls))
     if by_controls and place is None:

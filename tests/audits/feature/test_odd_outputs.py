@@ -1,0 +1,117 @@
+"""Saved outputs that cannot carry a pass: a mark without effect, references that are no null, copies of the model."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memorisk.audits.feature.run import audit_feature
+from memorisk.models.blackbox.saved_outputs import write_saved_outputs
+from memorisk.report.result import Result
+
+PROBES, CLASSES, CONTROLS, REFERENCES = 100, 3, 9, 24
+Arrays = dict[str, np.ndarray]
+
+
+def answers(seed: int) -> Arrays:
+    """Logits of a model that answers to the mark as to its controls; its sensitivity varies by chance."""
+    rng = np.random.default_rng(seed)
+    clean = rng.normal(size=(PROBES, CLASSES))
+    size = 0.3 * np.exp(0.1 * rng.normal())
+    moved = size * rng.normal(size=(1 + CONTROLS, PROBES, CLASSES))
+    return {"clean": clean, "marked": clean + moved[0], "controls": clean + moved[1:]}
+
+
+def planted(model: Arrays) -> Arrays:
+    """Logits of the same model that is three times as sensitive to the mark."""
+    return model | {"marked": model["clean"] + 3 * (model["marked"] - model["clean"])}
+
+
+def audit(folder: Path, model: Arrays, references: list[Arrays], **settings: float) -> Result:
+    """Audit saved outputs of a model with its references."""
+    theirs = {f"references_{name}": np.stack([one[name] for one in references]) for name in model}
+    write_saved_outputs(folder / "out.npz", **model, **theirs, transparent=model["clean"])
+    return audit_feature(str(folder / "out.npz"), out=folder / "run", **settings)
+
+
+def codes(result: Result) -> set[str]:
+    """Codes of the reasons of a verdict."""
+    return {reason["code"] for reason in result.verdict["reasons"]}
+
+
+@pytest.fixture
+def references() -> list[Arrays]:
+    """Outputs of models that never saw the mark."""
+    return [answers(100 + i) for i in range(REFERENCES)]
+
+
+def test_outputs_of_a_harmless_model_pass_and_those_of_a_planted_mark_fail(
+    tmp_path: Path, references: list[Arrays]
+) -> None:
+    for name, model, status in (("harmless", answers(0), "pass"), ("planted", planted(answers(0)), "fail")):
+        (tmp_path / name).mkdir()
+        assert audit(tmp_path / name, model, references).status == status
+
+
+def test_a_mark_that_never_reached_the_model_is_no_pass(tmp_path: Path, references: list[Arrays]) -> None:
+    """The controls move the answers, so that only the mark is missing."""
+    model = answers(0)
+    result = audit(tmp_path, model | {"marked": model["clean"]}, references)
+    assert result.status == "undecided"
+    (reason,) = (one for one in result.verdict["reasons"] if one["code"] == "mark-not-seen")
+    assert (reason["n_unmoved"], reason["n_blind"], reason["n_models"]) == (1, 0, 1)
+    assert "and its controls do" in reason["text"]
+
+
+def test_a_mark_that_moves_answers_by_less_than_a_repetition_does_is_no_pass(
+    tmp_path: Path, references: list[Arrays]
+) -> None:
+    """Answers differ at every query by 1e-4 in logits, which a repetition shows and which counts as repeatable."""
+    noise = np.random.default_rng(1).uniform(-1e-4, 1e-4, size=(2, PROBES, CLASSES))
+    model = answers(0)
+    queried = model | {"clean": model["clean"] + 2 * noise[0], "marked": model["clean"] + 2 * noise[0] + noise[1] / 9}
+    theirs = {f"references_{name}": np.stack([one[name] for one in references]) for name in model}
+    write_saved_outputs(tmp_path / "out.npz", **queried, **theirs, transparent=model["clean"])
+    result = audit_feature(str(tmp_path / "out.npz"), out=tmp_path / "run")
+    assert result.summary["mean_kl"] > 1e-12
+    assert result.status == "undecided"
+    assert "mark-not-seen" in codes(result)
+    assert "mark-not-repeatable" not in codes(result)
+
+
+@pytest.mark.parametrize("controls_move", [False, True])
+@pytest.mark.parametrize("n_unmoved", [1, REFERENCES])
+def test_references_that_the_mark_does_not_move_are_no_null(
+    tmp_path: Path, references: list[Arrays], n_unmoved: int, controls_move: bool
+) -> None:
+    for one in references[:n_unmoved]:
+        one["marked"] = one["clean"]
+        if not controls_move:
+            one["controls"] = np.repeat(one["clean"][None], CONTROLS, axis=0)
+    result = audit(tmp_path, answers(0), references)
+    assert result.status == "undecided"
+    (reason,) = (one for one in result.verdict["reasons"] if one["code"] == "mark-references-unmoved")
+    assert (reason["n_unmoved"], reason["n_references"]) == (n_unmoved, REFERENCES)
+
+
+def test_a_model_that_is_surely_less_sensitive_than_its_references_is_no_pass(
+    tmp_path: Path, references: list[Arrays]
+) -> None:
+    model = answers(0)
+    weak = model | {"marked": model["clean"] + (model["marked"] - model["clean"]) / 1000}
+    result = audit(tmp_path, weak, references)
+    assert result.verdict["M_high"] < 0
+    assert result.status == "undecided"
+    assert "mark-interval-below-zero" in codes(result)
+
+
+def test_references_of_equal_sensitivity_are_no_null(tmp_path: Path) -> None:
+    """References whose mark is one of their controls, and their only one, differ by nothing in M."""
+    references = [answers(100 + i) for i in range(REFERENCES)]
+    for one in references:
+        one["controls"] = one["marked"][None]
+    model = answers(0)
+    result = audit(tmp_path, model | {"controls": model["controls"][:1]}, references)
+    assert result.status == "undecided"
+    (reason,) = (one for one in result.verdict["reasons"] if one["code"] == "mark-references-alike")
+    assert reason["range_log"] == 0
