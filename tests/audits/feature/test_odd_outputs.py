@@ -8,6 +8,7 @@ import pytest
 from memorisk.audits.feature.run import audit_feature
 from memorisk.models.blackbox.saved_outputs import write_saved_outputs
 from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
 
 PROBES, CLASSES, CONTROLS, REFERENCES = 100, 3, 9, 24
 Arrays = dict[str, np.ndarray]
@@ -103,6 +104,29 @@ def test_a_model_that_is_surely_less_sensitive_than_its_references_is_no_pass(
     assert result.verdict["M_high"] < 0
     assert result.status == "undecided"
     assert "mark-interval-below-zero" in codes(result)
+
+
+def rounded_copies(model: Arrays, n: int) -> list[Arrays]:
+    """Outputs of one model, each with other rounding of single precision."""
+    rng = np.random.default_rng(2)
+    return [{name: value + 1e-6 * rng.normal(size=value.shape) for name, value in model.items()} for _ in range(n)]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_copies_of_a_model_up_to_rounding_are_refused(tmp_path: Path, references: list[Arrays], own: bool) -> None:
+    """References that are the audited model hide a planted mark; one reference many times is no null."""
+    model = planted(answers(0))
+    copies = rounded_copies(model if own else references[0], 2)
+    with pytest.raises(InputError, match="are the same model"):
+        audit(tmp_path, model, [*references[:20], *(copies[:1] if own else copies)])
+
+
+def test_models_with_one_probe_one_control_and_two_classes_are_told_apart(tmp_path: Path) -> None:
+    """Sixty models give 1,770 pairs of four numbers; other seeds of the outputs give the same."""
+    few = [{name: value[..., :1, :2] for name, value in answers(i).items()} for i in range(60)]
+    for one in few:
+        one["controls"] = one["controls"][:1]
+    assert audit(tmp_path, few[0], few[1:]).verdict["n_references"] == 59
 
 
 def test_references_of_equal_sensitivity_are_no_null(tmp_path: Path) -> None:

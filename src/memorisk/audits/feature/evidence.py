@@ -22,7 +22,7 @@ from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.workload import Progress
-from memorisk.scores.marks import WhiteBoxScore, white_box_score
+from memorisk.scores.marks import SAME, WhiteBoxScore, white_box_score
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,19 +167,25 @@ def _refuse_duplicates(answers: list[MarkAnswers], names: Sequence[str]) -> None
     """Refuse a model that is given twice: it would count as several, or be its own reference.
 
     Raises:
-        InputError: Two models answer alike to every probe and control.
+        InputError: Two models answer alike, up to rounding, to the clean probes, to every marked one and to controls.
     """
-    peer: dict[bytes, str] = {}
-    for answer, name in zip(answers, names, strict=True):
-        if not (answer.moved_by_mark or answer.moved_by_controls):
-            continue  # all models that no mark moves are alike; the verdict says so
-        key = answer.mark.tobytes() + answer.controls.tobytes()
-        if key in peer:
+    # All models that no mark moves are alike; the verdict doubts them, audited models and references.
+    seeing = [(a, name) for a, name in zip(answers, names, strict=True) if a.moved_by_mark or a.moved_by_controls]
+    # Roots of divergences are distances, which rounding changes by as much as the logits; in logarithms of small
+    # divergences rounding would be large. The classes' probabilities tell models apart that few probes do not.
+    compared = [
+        np.array([a.clean for a, _ in seeing]),
+        np.sqrt(np.maximum([a.mark for a, _ in seeing], 0)),
+        np.sqrt(np.maximum([a.controls_mean for a, _ in seeing], 0)),
+    ]
+    for i, (_, name) in enumerate(seeing):
+        differences = [np.linalg.norm(rows[:i] - rows[i], axis=1) - SAME * np.linalg.norm(rows[i]) for rows in compared]
+        same = np.flatnonzero(np.max(differences, axis=0) <= 0)
+        if len(same):
             raise InputError(
-                f"{one_line(peer[key], 80)} and {one_line(name, 80)} are the same model: it would count as several, or "
-                "be its own reference; give each one once"
+                f"{one_line(seeing[same[0]][1], 80)} and {one_line(name, 80)} are the same model: it would count as "
+                "several, or be its own reference; give each one once"
             )
-        peer[key] = str(name)
 
 
 @dataclass(frozen=True, eq=False)
