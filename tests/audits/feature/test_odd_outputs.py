@@ -9,30 +9,17 @@ from memorisk.audits.feature.run import audit_feature
 from memorisk.models.blackbox.saved_outputs import write_saved_outputs
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-
-PROBES, CLASSES, CONTROLS, REFERENCES = 100, 3, 9, 24
-Arrays = dict[str, np.ndarray]
-
-
-def answers(seed: int) -> Arrays:
-    """Logits of a model that answers to the mark as to its controls; its sensitivity varies by chance."""
-    rng = np.random.default_rng(seed)
-    clean = rng.normal(size=(PROBES, CLASSES))
-    size = 0.3 * np.exp(0.1 * rng.normal())
-    moved = size * rng.normal(size=(1 + CONTROLS, PROBES, CLASSES))
-    return {"clean": clean, "marked": clean + moved[0], "controls": clean + moved[1:]}
-
-
-def planted(model: Arrays) -> Arrays:
-    """Logits of the same model that is three times as sensitive to the mark."""
-    return model | {"marked": model["clean"] + 3 * (model["marked"] - model["clean"])}
-
-
-def audit(folder: Path, model: Arrays, references: list[Arrays], **settings: float) -> Result:
-    """Audit saved outputs of a model with its references."""
-    theirs = {f"references_{name}": np.stack([one[name] for one in references]) for name in model}
-    write_saved_outputs(folder / "out.npz", **model, **theirs, transparent=model["clean"])
-    return audit_feature(str(folder / "out.npz"), out=folder / "run", **settings)
+from tests.audits.feature.mark_outputs import (
+    CLASSES,
+    CONTROLS,
+    PROBES,
+    REFERENCES,
+    Arrays,
+    answers,
+    audit,
+    harmless_references,
+    planted,
+)
 
 
 def codes(result: Result) -> set[str]:
@@ -43,7 +30,7 @@ def codes(result: Result) -> set[str]:
 @pytest.fixture
 def references() -> list[Arrays]:
     """Outputs of models that never saw the mark."""
-    return [answers(100 + i) for i in range(REFERENCES)]
+    return harmless_references()
 
 
 def test_outputs_of_a_harmless_model_pass_and_those_of_a_planted_mark_fail(
@@ -71,7 +58,7 @@ def test_a_mark_that_moves_answers_by_less_than_a_repetition_does_is_no_pass(
     noise = np.random.default_rng(1).uniform(-1e-4, 1e-4, size=(2, PROBES, CLASSES))
     model = answers(0)
     queried = model | {"clean": model["clean"] + 2 * noise[0], "marked": model["clean"] + 2 * noise[0] + noise[1] / 9}
-    theirs = {f"references_{name}": np.stack([one[name] for one in references]) for name in model}
+    theirs: Arrays = {f"references_{name}": np.stack([one[name] for one in references]) for name in model}
     write_saved_outputs(tmp_path / "out.npz", **queried, **theirs, transparent=model["clean"])
     result = audit_feature(str(tmp_path / "out.npz"), out=tmp_path / "run")
     assert result.summary["mean_kl"] > 1e-12
@@ -131,7 +118,7 @@ def test_models_with_one_probe_one_control_and_two_classes_are_told_apart(tmp_pa
 
 def test_references_of_equal_sensitivity_are_no_null(tmp_path: Path) -> None:
     """References whose mark is one of their controls, and their only one, differ by nothing in M."""
-    references = [answers(100 + i) for i in range(REFERENCES)]
+    references = harmless_references()
     for one in references:
         one["controls"] = one["marked"][None]
     model = answers(0)

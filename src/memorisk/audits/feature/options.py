@@ -13,7 +13,7 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.options import Device, Threads, Words, grouped
 from memorisk.runs.settings import check_between, check_counts, check_seeds, settings_of
 from memorisk.runs.user_code.functions import FunctionOptions
-from memorisk.statistics.verdicts.levels import MARK_LEVEL
+from memorisk.statistics.verdicts.levels import MARK_GATE, MARK_LEVEL
 
 TEXT, PATTERN = "text:", "pattern:"
 """Beginnings of the name of a mark that is a text, or a random pattern."""
@@ -113,7 +113,7 @@ class FeatureOptions(PseudonymOptions, MarkOptions, ImageOptions, FunctionOption
 
     level: float = MARK_LEVEL
     """Significance level: the chance of calling a mark remembered that no model saw."""
-    gate: float = 2.0
+    gate: float = MARK_GATE
     """A passing audit must detect, in four of five cases, a model this many times as sensitive to the mark."""
     redraws: int = 3
     """Redraws of the random patches in the paper's form of the test."""

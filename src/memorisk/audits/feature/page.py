@@ -90,6 +90,8 @@ def first_screen(result: Result) -> FirstScreen:
     """
     verdict, requested = FeatureVerdict.read(result.verdict), FeatureSummary.read(result.summary).n_controls_asked
     n_made, sentences = verdict.counts.n_controls, [SENTENCES[verdict.status]]
+    if allowances := verdict.test.allowances:
+        sentences.append(f"The gate is looser than the default: {' and '.join(allowances.values())}.")
     if n_made < requested:
         sentences.append(f"{n_made:,} of {requested:,} requested controls were made: no further mark is like it.")
     return replace(

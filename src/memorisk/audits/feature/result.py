@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from memorisk.report.numbers import INLINE, OMITTED, Key, from_json
 from memorisk.report.quantities import Quantity, Units
 from memorisk.statistics.memorization.mark_rank import MarkRank
-from memorisk.statistics.verdicts.levels import POWER, share_words
+from memorisk.statistics.verdicts.levels import MARK_GATE, MARK_LEVEL, POWER, share_words
 
 _M = Quantity(
     "M, log sensitivity against controls",
@@ -162,6 +162,8 @@ class MarkTest:
     smallest_p: Annotated[float, _SMALLEST_P]
     method: str
     level: float
+    gate_times: float
+    """Factor of sensitivity that a pass had to be able to find, whatever the exit code rests on."""
     p_controls: float
     p_references: float
     detectable_log: Annotated[float, Key("detectable")]
@@ -172,6 +174,19 @@ class MarkTest:
     def noticeable_times(self) -> Annotated[float, _NOTICEABLE]:
         """Least sensitivity that would have been found with probability `POWER`; NaN where none would."""
         return exp(self.noticeable_log) if isfinite(self.noticeable_log) else nan
+
+    @property
+    def allowances(self) -> dict[str, str]:
+        """Clauses on what passes beyond the defaults, by the option that lets it pass; empty at the defaults."""
+        clauses = dict[str, str]()
+        if self.gate_times > MARK_GATE:
+            times = f"{self.gate_times:g} times as sensitive (--gate, by default {MARK_GATE:g})"
+            clauses["--gate"] = f"a model must be found only where it is {times}"
+        if self.level < MARK_LEVEL:
+            clauses["--level"] = (
+                f"a model fails only at a p-value of {self.level:g} (--level, by default {MARK_LEVEL:g})"
+            )
+        return clauses
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,6 +72,7 @@ def feature_verdict(summary: FeatureSummary, options: FeatureOptions) -> Feature
             smallest_p=rank.smallest_p,
             method=METHODS[rank.method],
             level=options.level,
+            gate_times=options.gate,
             p_controls=rank.p_controls,
             p_references=rank.p_references,
             detectable_log=rank.detectable,

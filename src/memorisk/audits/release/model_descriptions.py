@@ -450,9 +450,17 @@ def describe_feature(run: FinishedAudit) -> AuditStatement:
 
     Args:
         run: Finished run of the kind ``feature``.
+
+    Raises:
+        InputError: It passed by a looser gate than a statement is about.
     """
     v = FeatureVerdict.read(run.verdict)
     test, n, probes = v.test, v.counts, v.models.probes
+    if v.status == PASS and (looser := test.allowances):
+        raise InputError(
+            f"{one_line(run.folder)} passed by a gate that is looser than the default: "
+            f"{' and '.join(looser.values())}: issue the run's command again without {' and '.join(looser)}"
+        )
     units = "model" if n.n_models == 1 else "models"
     return AuditStatement(
         kind="feature",

@@ -47,6 +47,8 @@ ORDER_LEVEL: Final = 0.01
 
 MARK_LEVEL: Final = 0.05
 """Share of models without the mark that may fail an audit of it (default of ``--level`` of `audit feature`)."""
+MARK_GATE: Final = 2.0
+"""Factor of sensitivity to a mark that a pass must be able to find (default of ``--gate`` of `audit feature`)."""
 
 SUBGROUP_LEVEL: Final = 0.05
 """Share of audits in which any level of a column may be called more exposed than the others by chance alone."""
