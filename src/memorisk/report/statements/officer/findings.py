@@ -48,6 +48,8 @@ _OF_SUBGROUPS = frozenset(("subgroup-more-exposed", "subgroup-copied-more"))
 """Codes of the reasons that name a group of people; they limit a verdict and decide none."""
 _OF_CLASSES = "classes_tested"
 """Name of a figure of every audit that lists people by class: of classifiers, of losses, of generators."""
+_OF_MARK = "noticeable"
+"""Name of the figure of every audit of a mark: the sensitivity that would have been noticed."""
 _COUNTED = frozenset(
     (
         *("confirmed-pairs", "same-pixels", "other-part-pixels", "held-out-pixels", "watch-same-pixels"),
@@ -313,6 +315,13 @@ def _would_notice(audit: AuditStatement, most: int) -> Iterator[str]:
             f"{_scale_of(audit).effect_on_person(gap.value)}, or more."
             if gap is not None and gap.value is not None
             else "A single person could have gone unnoticed, even if strongly remembered."
+        )
+    if (mark := value.get(_OF_MARK)) is not None:
+        yield (
+            f"A model that is {mark.value:.3g} times as sensitive to the mark as models that never saw it would have "
+            f"been noticed in {share_words(POWER)}."
+            if mark.value is not None
+            else "A mark that the model remembers could have gone unnoticed."
         )
     missed = value.get("miss_rate")
     if missed is not None and missed.high is not None and most > 1:
