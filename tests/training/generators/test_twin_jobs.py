@@ -29,6 +29,7 @@ from memorisk.training.generators.twin_jobs import (
     TwinRecipe,
     build_twin,
     guessed_losses,
+    open_twin,
     run_twin,
     score_rows,
 )
@@ -138,6 +139,18 @@ def test_losses_are_errors_of_the_kept_weights_on_hashed_noise(tmp_path: Path, s
             draws.append(float((network(x_t, torch.tensor([int(t)])) - noise).detach().square().mean()))
         expected.append(np.mean(draws))
     assert np.allclose(np.load(one.losses_file)[:, 5], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["tiny", "dit", "unet"])
+def test_a_twin_is_opened_with_the_weights_of_its_losses(tmp_path: Path, store: ImageStore, kind: str) -> None:
+    one = job(tmp_path, store, kind=kind)
+    assert open_twin(one) is None
+    run_twin(one)
+    twin = open_twin(one)
+    assert twin is not None
+    rows = np.arange(30)
+    np.testing.assert_allclose(score_rows(one, twin, rows), np.load(one.losses_file)[:, rows], rtol=1e-5)
+    assert not np.allclose(score_rows(one, build_twin(one), rows), score_rows(one, twin, rows), rtol=1e-4)
 
 
 def test_a_trivial_prediction_costs_what_the_best_linear_one_does(tmp_path: Path, store: ImageStore) -> None:
