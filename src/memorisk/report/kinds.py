@@ -111,7 +111,7 @@ _OWN = (
         "training data.",
         clears="weights",
         lists_people=True,
-        verdict_form=11,
+        verdict_form=12,
         of_twins=True,
     ),
     RunKind(
@@ -132,7 +132,7 @@ _OWN = (
         faces="Anyone who has the models and a person's image can try to tell whether they were a patient in the "
         "training data.",
         lists_people=True,
-        verdict_form=11,
+        verdict_form=12,
         of_twins=True,
     ),
     RunKind(
@@ -155,7 +155,7 @@ _OWN = (
         "training data.",
         clears="weights",
         lists_people=True,
-        verdict_form=11,
+        verdict_form=12,
         of_twins=True,
     ),
     RunKind(

@@ -116,8 +116,11 @@ def test_the_function_is_given_its_twins_half_and_a_validation_part_that_nobody_
         "digits", out="run", train=f"{mine}:train", train_settings={"keep": str(kept), "lr": "3e-4"}, **TINY
     )
     assert isinstance(found, Result)
-    given = [np.load(f) for f in sorted(kept.iterdir())]
+    *given, control = [np.load(f) for f in sorted(kept.iterdir())]
     assert len(given) == 2
+    assert (control["images"] == given[0]["images"]).all()
+    assert (control["labels"] == (given[0]["labels"] + 1) % 10).all()
+    assert (control["val_labels"] == given[0]["val_labels"]).all()
     assert all(str(g["lr"]) == "3e-4" for g in given)
     rows = [{i.tobytes() for i in g["images"]} for g in given]
     validation = [{i.tobytes() for i in g["val_images"]} for g in given]
@@ -159,7 +162,7 @@ def test_a_changed_text_trains_again_and_the_same_one_does_not(mine, tmp_path):
     (tmp_path / f"{mine}.py").write_text(MODULE.replace("5 * weights", "7 * weights"))
     audit_classifier("digits", **settings)
     after = [p for p in (tmp_path / "run" / LOGITS).glob("*.npy") if p.name not in first]
-    assert len(after) == 2
+    assert len(after) == 3
     before = [np.load(tmp_path / "run" / LOGITS / name) for name in first]
     ratios = {round(float(np.median(abs(np.load(p) / q)).item()), 3) for p in after for q in before}
     assert 1.4 in ratios  # 7 / 5: the changed text made them
@@ -171,7 +174,7 @@ def test_the_placebo_has_a_validation_part_too(mine, tmp_path):
     kept.mkdir()
     settings = {"train": f"{mine}:train", "train_settings": {"keep": str(kept)}, "placebo": 1, **TINY}
     audit_classifier("digits", out="run", **settings)
-    assert len(list(kept.iterdir())) == 4
+    assert len(list(kept.iterdir())) == 5
     assert all(len(np.load(f)["val_images"]) for f in kept.iterdir())
 
 
@@ -242,9 +245,9 @@ def test_a_module_that_fails_to_import_is_told_by_its_own_error(tmp_path, monkey
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare ({mine}.py, line {line}); 1 other job was not"),
+        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare ({mine}.py, line {line}); 2 other jobs were not"),
         ("leaves", "failed with SystemExit: 5 ({mine}.py, line {line})"),
-        ("misfits", "({mine}.py, line {line}); 1 other job was not finished"),
+        ("misfits", "({mine}.py, line {line}); 2 other jobs were not finished"),
         ("returns_a_dict", "returned dict; it must return a torch.nn.Module"),
         ("gives_too_few", "gives logits of shape"),
     ],
@@ -264,7 +267,7 @@ def test_what_fails_at_first_is_not_tried_again_with_every_seed(mine, tmp_path, 
     begun = tmp_path / "begun"
     begun.mkdir()
     settings = {**TINY, "models": 8, "processes": processes, "train_settings": {"begun": str(begun)}}
-    with pytest.raises(MemoriskError, match=r"^the first job failed: .*; 7 other jobs were not finished$"):
+    with pytest.raises(MemoriskError, match=r"^the first job failed: .*; 8 other jobs were not finished$"):
         audit_classifier("digits", out="run", train=f"{mine}:breaks_soon", **settings)
     assert 1 <= len(list(begun.iterdir())) <= 2 * processes
 
@@ -273,9 +276,9 @@ def test_what_fails_after_a_success_leaves_the_others_alone(mine, tmp_path):
     begun = tmp_path / "begun"
     begun.mkdir()
     settings = {**TINY, "models": 4, "train_settings": {"begun": str(begun), "good": "1"}}
-    with pytest.raises(MemoriskError, match=r"^3 of 4 jobs failed, the first with: "):
+    with pytest.raises(MemoriskError, match=r"^4 of 5 jobs failed, the first with: "):
         audit_classifier("digits", out="run", train=f"{mine}:breaks_soon", **settings)
-    assert len(list(begun.iterdir())) == 4
+    assert len(list(begun.iterdir())) == 5
 
 
 @pytest.mark.thorough
@@ -311,7 +314,7 @@ def test_the_recipe_of_the_docs_runs_from_its_folder_in_two_processes(tmp_path):
 def test_a_plan_says_when_the_duration_will_be_known(mine, capsys):
     later = "an estimate appears once the first training is done"
     planned = audit_classifier("digits", out="run", train=f"{mine}:train", dry_run=True, **TINY)
-    assert f"2 trainings, {later}" in repr(planned)
+    assert f"3 trainings, {later}" in repr(planned)
     assert command("--train", f"{mine}:train", "--dry-run") == 0
     printed = capsys.readouterr().out
     assert later in printed

@@ -12,7 +12,6 @@ from sklearn.metrics import roc_auc_score
 
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.classifier.target.attacks import (
-    _prediction_error,
     attack_target,
     compare_with_twins,
     reorder,
@@ -29,6 +28,7 @@ from memorisk.report.result import Result
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
 from memorisk.scores.rmia import split_population
+from memorisk.statistics.intervals.means import prediction_error
 from memorisk.training.engine.pixels import AUGMENTATIONS
 from tests.audits.made_evidence import twin_evidence
 
@@ -321,7 +321,7 @@ def test_twins_that_vary_together_are_no_independent_models(shared: float):
     for _ in range(repeats):
         of_seeds, of_models = rng.normal(size=n_seeds + 1), rng.normal(size=(2, n_seeds + 1))
         values = np.sqrt(shared) * of_seeds + np.sqrt(1 - shared) * of_models
-        error, freedom = _prediction_error(values[:, :n_seeds])
+        error, freedom = prediction_error(values[:, :n_seeds])
         outside += abs(values[0, n_seeds] - values[:, :n_seeds].mean()) > stats.t.ppf(0.975, freedom) * error
     assert stats.binom.ppf(0.001, repeats, 0.04) <= outside <= stats.binom.ppf(0.999, repeats, 0.055)
 

@@ -175,8 +175,10 @@ def test_each_twin_gets_its_half_and_both_begin_alike(mine: str, tmp_path: Path)
     settings = {"keep": str(kept)}
     result = audit_generator("digits", out="run", train=f"{mine}:train", train_settings=settings, **TINY)
     assert isinstance(result, Result)
-    files = [np.load(file) for file in sorted(kept.iterdir())]
+    in_turn = sorted(kept.iterdir(), key=lambda file: int(file.stem.partition("-")[2]))
+    *files, control = [np.load(file) for file in in_turn]
     assert len(files) == 6
+    assert (control["images"] == 255 - files[0]["images"]).all()
     scores = pd.read_parquet("run/scores.parquet").astype({"role": str, "split": str})
     assert scores["split"].eq("test").any()
     for seed, pair in zip(sorted(set(scores["seed"])), (files[:2], files[2:4], files[4:]), strict=True):
@@ -260,7 +262,7 @@ def test_a_killed_training_finds_its_checkpoint_folder_which_goes_when_it_is_don
                 audit_generator("digits", out="run", **settings)
         else:
             audit_generator("digits", out="run", **settings)
-    assert [file.read_text() for file in seen.iterdir()] == ["x", "x"]
+    assert [file.read_text() for file in seen.iterdir()] == ["x", "x", ""]
     assert not list(Path("run/checkpoints").iterdir())
 
 
@@ -270,7 +272,7 @@ def test_a_dry_run_runs_nothing_of_the_module(mine: str, tmp_path: Path, capsys:
     module.write_text(f"open({str(ran)!r}, 'w').close()\n{module.read_text()}")
     plan = audit_generator("digits", out="run", train=f"{mine}:train", dry_run=True, **TINY)
     assert isinstance(plan, DryRun)
-    assert (plan.cost.trainings, plan.cost.steps, plan.seconds) == (6, None, None)
+    assert (plan.cost.trainings, plan.cost.steps, plan.seconds) == (7, None, None)
     assert "an estimate appears once the first training is done" in repr(plan)
     assert command("--train", f"{mine}:train", "--dry-run") == 0
     assert f"{mine}:train" in capsys.readouterr().out
@@ -317,7 +319,7 @@ def test_a_function_that_does_not_fit_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare ({mine}.py, line {line}); 5 other jobs were not"),
+        ("breaks", "failed with ZeroDivisionError: nothing to\\nshare ({mine}.py, line {line}); 6 other jobs were not"),
         ("returns_a_network", "returned Nearest: return (network, scheduler), or an object with loss(images, noise"),
         ("returns_no_scheduler", "returned a int as scheduler, which has no config"),
         ("misshaped", "the network answers [8, 1, 8, 3] to images of [8, 1, 8, 8]: it must keep their shape"),

@@ -21,7 +21,7 @@ from memorisk.audits.classifier.result import ClassUtility, LookAlikes, Unscored
 from memorisk.audits.subgroups import SubgroupReason
 from memorisk.images.identity import IdDoubt, IdsInDoubt
 from memorisk.runs.errors import plural
-from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Gravity, Reason, Words
+from memorisk.statistics.verdicts.reasons import FAIL, LIMIT, SUPPORT, Gravity, Number, Reason, Words
 from memorisk.statistics.verdicts.units import UnitNames
 
 CONTROL_NAMES = {
@@ -106,6 +106,32 @@ class NothingLearned(Reason, code="nothing-learned", gravity=_FIRST):
         options = "--train-settings" if self.own_function else built_in
         how = (f" ({options})" if options else "") if self.trained_here else ", and losses of the models that it makes"
         return f"the training that the released model really had{how}"
+
+
+class ImagesIgnored(Reason, code="images-ignored", gravity=_FIRST):
+    """Function of the user's that may train on other images than those that it receives."""
+
+    control_loss: float
+    """Mean loss on unseen images of the model that was trained on altered ones."""
+    model_loss: float
+    """The same of the models of the audit, in the mean."""
+    p: float
+    """Probability of so large a loss where the function ignores what it receives."""
+
+    @Words
+    def text(self) -> str:
+        altered = "with their labels exchanged" if self.units.loss_scale.of_answers else "as negatives"
+        return (
+            f"the training function may not use the images that it receives: a model that it trained on them {altered} "
+            f"has a mean loss of {self.control_loss:.3g} {self.units.loss_unit} on unseen images as they are, the "
+            f"models of the audit have {self.model_loss:.3g} (p {Number(self.p):p})"
+        )
+
+    plain = Words(
+        "it could not be seen that the models learned from the images of this audit, so that what they remember of a "
+        "person may have stayed hidden"
+    )
+    remedy = Words("a training function that learns from the images of its arguments, and from no others")
 
 
 class UnknownLearning(Reason, code="learning-unknown", gravity=_FIRST):

@@ -35,6 +35,7 @@ from memorisk.audits.classifier.retraining.interventions import (
 from memorisk.audits.classifier.retraining.placebo import run_placebo
 from memorisk.audits.classifier.retraining.privacy import check_bound, measure_bound, plan_privacy
 from memorisk.audits.classifier.target.attacks import audit_target, check_target
+from memorisk.audits.classifier.twins.control_training import classifier_control, control_jobs
 from memorisk.audits.classifier.twins.data_context import data_context
 from memorisk.audits.classifier.twins.trainings import (
     Recipe,
@@ -249,7 +250,8 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     jobs = make_jobs(run.path, store, plan, recipe, options)
     pilot = _pilot(run, jobs, plan, recipe, options, progress)
     foreseen = pilot if choice.rehearsal is not None else lambda: None
-    train_all(run, jobs, options, lambda d, n: progress("training", d, n), foreseen)
+    controls = control_jobs(jobs, recipe)
+    train_all(run, [*jobs, controls], options, lambda d, n: progress("training", d, n), foreseen)
     progress("scoring", 0, 0)
     evidence = collect(jobs, plan, recipe)
     write_scores(run / SCORES, names.evidence(evidence))
@@ -264,7 +266,8 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     weights_kept = all(job.weights_file.is_file() for pair in jobs for job in pair)
     promise = plan_privacy(plan, recipe.train, known=context.groups_given)
     privacy = Privacy(regime=recipe.train.one_regime, promise=promise, bound=bound)
-    context = replace(context, weights_kept=weights_kept, privacy=privacy)
+    doubts = classifier_control(controls, evidence, plan, recipe)
+    context = replace(context, weights_kept=weights_kept, privacy=privacy, other_reasons=doubts)
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     result.save(run.path, beside=(SCORES,))
     n_kept_marks = keep_marks(run.path, marks, result.per_group, names)

@@ -14,7 +14,7 @@ from memorisk.audits.classifier.result import LookAlikes
 from memorisk.audits.classifier.twins.twin_trainings import training_processes
 from memorisk.audits.generator.extraction import extraction_cost
 from memorisk.audits.generator.options import GeneratorAuditOptions
-from memorisk.audits.generator.trainings import Training, make_jobs
+from memorisk.audits.generator.trainings import Training, control_jobs, make_jobs
 from memorisk.audits.generator.words import item_captions
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.noise_attacks import CLID_SHARES
@@ -45,7 +45,8 @@ def generator_outlook(
         training: Function or folder, from `read_training`; steps and time of a function are not known.
     """
     options = choice.options
-    jobs = [job for pair in make_jobs(out, store, plan, options, training) for job in pair]
+    pairs = make_jobs(out, store, plan, options, training)
+    jobs = [job for pair in [*pairs, control_jobs(pairs)] for job in pair]
     todo = [job for job in jobs if not job.done]
     first, n, seconds = jobs[0], len(store.images), None
     target_passes = (options.target is not None) + 2 * (options.guidance != 1)  # guided: two passes

@@ -46,6 +46,8 @@ from memorisk.audits.generator.trainings import (
     TwinJobs,
     caption_notes,
     check_captions,
+    control_jobs,
+    generator_control,
     make_jobs,
     read_losses,
     read_training,
@@ -244,13 +246,16 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         parts = {"part": plan.parts.part.astype(str), "training_group": plan.parts.groups.astype(str)}
         names.manifest(p.store.hashed_manifest(**parts)).save(run / "manifest.parquet")
         jobs = make_jobs(run.path, p.store, plan, options, self.training)
-        train_all(run, jobs, options, lambda d, n: progress("training", d, n))
+        controls = control_jobs(jobs)
+        train_all(run, [*jobs, controls], options, lambda d, n: progress("training", d, n))
         progress("scoring", 0, 0)
         losses = read_losses(jobs)
         weights = unseen_weights(plan, *losses)
         scores = generator_evidence(plan, *losses, weights)
         write_scores(run / SCORES, names.evidence(scores), NOISE_ERROR)
         context = self._context(p, jobs, losses, weights, names)
+        ignored = generator_control(controls, losses, weights, plan.parts.rows("test"))
+        context = replace(context, other_reasons=[*context.other_reasons, *ignored])
         if options.target is not None:
             progress("attacking the target", 0, 0)
             context = replace(context, target=audit_target(p.store, plan, jobs[0], scores, weights, options))

@@ -1,11 +1,14 @@
 """Train the twins of an audit of a generator, one job per model, and read their losses by noise level."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from memorisk.audits.classifier.planning.plan import Plan
+from memorisk.audits.classifier.reasons import ImagesIgnored
+from memorisk.audits.classifier.twins.control_training import ignored_images
 from memorisk.audits.classifier.twins.twin_trainings import run_trainings, training_device
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -17,6 +20,8 @@ from memorisk.runs.errors import InputError, MemoriskError, plural
 from memorisk.runs.files import put_back, read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import CountProgress
+from memorisk.scores.noise_errors import joined_losses
+from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.training.engine.user_training import function_source
 from memorisk.training.generators.kinds.unet_training import captions_of
 from memorisk.training.generators.kinds.user_training import CALL_FORM, OwnRecipe
@@ -172,7 +177,43 @@ def make_jobs(
     return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]
 
 
-def train_all(run: RunFolder, pairs: TwinJobs, options: GeneratorAuditOptions, progress: CountProgress) -> None:
+def control_jobs(pairs: TwinJobs) -> list[TwinJob]:
+    """Make the job of the control: the first training on negatives; none where the training is built in.
+
+    Args:
+        pairs: Trainings of each seed.
+    """
+    first = pairs[0][0]
+    return [replace(first, negatives=True, keep_weights=False)] if isinstance(first.recipe, OwnRecipe) else []
+
+
+def generator_control(
+    jobs: Sequence[TwinJob], losses: tuple[np.ndarray, np.ndarray], weights: np.ndarray, unseen: np.ndarray
+) -> list[ImagesIgnored]:
+    """Judge the control of a generator by its weighted loss on test images.
+
+    Args:
+        jobs: Job of the control, done; empty without one.
+        losses: Losses under A and under B, each [S, L, N].
+        weights: Weight of each level, [L].
+        unseen: Rows of the test images.
+
+    Raises:
+        MemoriskError: The file of the control is damaged.
+    """
+    models = np.stack([joined_losses(loss[:, :, unseen], weights).mean(axis=1) for loss in losses])
+    return [
+        reason
+        for job in jobs
+        for reason in ignored_images(
+            float(joined_losses(_read(job)[:, unseen], weights).mean()), models, NOISE_ERROR.name
+        )
+    ]
+
+
+def train_all(
+    run: RunFolder, pairs: Sequence[Sequence[TwinJob]], options: GeneratorAuditOptions, progress: CountProgress
+) -> None:
     """Train what is not trained yet: in processes on a CPU, one by one on a GPU, on a cluster on request.
 
     Args:

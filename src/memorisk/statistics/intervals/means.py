@@ -331,6 +331,29 @@ def paired_share_difference(after: ArrayLike, before: ArrayLike, level: float = 
     return Interval(estimate, low, high, math.nan, n, 1, level, True, "exact over the units that differ")
 
 
+def prediction_error(values: FloatArray) -> tuple[float, float]:
+    """Return the standard error of one more model about the mean of S pairs of models, and its degrees of freedom.
+
+    Models of a pair start with the same weights and share an order of images, so that their values vary together; pairs
+    are the independent units. One more model varies by ``B + W``, the mean by ``B / S``, with B the variance of the
+    pairs' means and W a quarter of the mean squared difference within pairs. Degrees of freedom are Satterthwaite's.
+
+    Args:
+        values: Value of the first model, then of the second model of each pair, `[2, S]`.
+
+    Example:
+        >>> prediction_error(np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]))
+        (1.1547005383792515, 2.0)
+    """
+    n_pairs = values.shape[1]
+    within = float(np.square(values[0] - values[1]).mean()) / 4
+    between = float(values.mean(axis=0).var(ddof=1)) if n_pairs > 1 else within  # of one pair: as if independent
+    parts = np.array([between * (1 + 1 / n_pairs), within])
+    each = np.square(parts) / (max(n_pairs - 1, 1), n_pairs)
+    freedom = float(np.square(parts.sum()) / each.sum()) if each.sum() else float(n_pairs)
+    return float(np.sqrt(parts.sum())), freedom
+
+
 def _median_over_groups(x: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Median of `[..., G]` with interpolated sign-test limits (Hettmansperger and Sheather 1986)."""
     n = x.shape[-1]

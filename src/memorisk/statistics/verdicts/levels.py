@@ -42,6 +42,8 @@ PREREQUISITE_LEVEL: Final = 0.01
 """Share of sound audits in which one prerequisite may be doubted: that test patients represent unseen ones, that halves
 were drawn anew, that roles are true, that numbers of images are alike, that training and held-out images are a random
 split."""
+IGNORED_LEVEL: Final = 0.01
+"""Share of training functions that ignore their images of which this may go unnoticed."""
 ORDER_LEVEL: Final = 0.01
 """Probability of refusing an order of a model's outputs, or of taking it for better than guessing, by chance alone."""
 

@@ -101,6 +101,7 @@ class TwinJob:
         unet: Configuration of a folder's U-Net; None for one of a named size, and for other kinds.
         caption_column: Column of the captions, for a U-Net that is conditioned on them.
         kept_order: Order in which the losses of images lie in their file, [N]; by default that of the images.
+        negatives: Whether the user's function receives the negatives of the images, as a control.
     """
 
     out: Path
@@ -118,6 +119,7 @@ class TwinJob:
     unet: UNetFolder | None = None
     caption_column: str | None = None
     kept_order: np.ndarray | None = None
+    negatives: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -128,6 +130,7 @@ class TwinJob:
         content += [] if self.encoder is None else [dict(self.encoder)]
         content += [self.store.manifest.labels.tolist()] if self.unet is not None and self.unet.classes else []
         content += [] if self.caption_column is None else [captions_of(self.store.manifest, self.caption_column)]
+        content += ["negatives"] if self.negatives else []
         order = [] if self.kept_order is None else [self.kept_order]
         return f"{self.seed}-{fingerprint(content, self.rows, pixels, names, *order)}"
 
@@ -292,7 +295,15 @@ def _run_own(job: TwinJob, recipe: OwnRecipe) -> None:
     every = _pixels(job, np.arange(len(job.store.images)))
     where = {"device": job.device, "python_path": job.python_path, "checkpoint_folder": job.checkpoint_folder}
     with guarded(recipe.function):
-        denoiser = train_own(recipe, job.store, job.rows, seed=job.seed, tried=_pixels(job, job.rows), **where)
+        denoiser = train_own(
+            recipe,
+            job.store,
+            job.rows,
+            negatives=job.negatives,
+            seed=job.seed,
+            tried=_pixels(job, job.rows),
+            **where,
+        )
         network: Any = denoiser.network
         scored = ScoredNetwork(network if isinstance(network, nn.Module) else None, denoiser, every)
         losses = score_rows(job, scored, np.arange(len(job.store.images)))

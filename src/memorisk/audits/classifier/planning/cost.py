@@ -12,6 +12,7 @@ from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.retraining.interventions import InterventionPlan, intervention_jobs
 from memorisk.audits.classifier.retraining.placebo import placebo_plans
 from memorisk.audits.classifier.retraining.privacy import bound_job
+from memorisk.audits.classifier.twins.control_training import control_jobs
 from memorisk.audits.classifier.twins.trainings import Recipe, make_jobs
 from memorisk.images.store import ImageStore
 from memorisk.models.classifiers.specs import is_download, model_spec
@@ -44,8 +45,9 @@ def classifier_cost(
         options: Options of the audit.
         intended: Planned intervention; None without one.
     """
-    twins = [job for pair in make_jobs(out, store, plan, recipe, options) for job in pair]
-    parts = [twins]
+    pairs = make_jobs(out, store, plan, recipe, options)
+    twins = [job for pair in pairs for job in pair]
+    parts = [[*twins, *control_jobs(pairs, recipe)]]
     for placebo, _ in placebo_plans(store, plan, options):
         parts.append([job for pair in make_jobs(out, store, placebo, recipe, options) for job in pair])
     if intended is not None:

@@ -42,6 +42,7 @@ from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores, split_population
 from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER, Access
+from memorisk.statistics.intervals.means import prediction_error
 from memorisk.statistics.verdicts.scales import find_scale
 from memorisk.training.engine.predict import predict_augmented, predict_logits
 
@@ -247,7 +248,7 @@ def compare_with_twins(
 ) -> Replication:
     """Test whether the model's losses, on members and on test images, and its accuracy are those of one more twin.
 
-    Prediction intervals for one more model from S seeds (`_prediction_error`), of losses on the logarithmic scale,
+    Prediction intervals for one more model from S seeds (`prediction_error`), of losses on the logarithmic scale,
     since they are positive and vary by factors; 95 % for the three together (Bonferroni). A twin's members are the
     images that it was trained on. The twins are trained on half the images, so that a somewhat better target is
     expected: that makes it another model, and the interval says so. A generator has no accuracy, and is compared by its
@@ -276,7 +277,7 @@ def compare_with_twins(
     for name, (value, each) in parts.items():
         twins = np.asarray(each, dtype=np.float64)
         scaled = twins if name == "accuracy" else np.log(np.maximum(twins, least))
-        error, freedom = _prediction_error(scaled.reshape(2, -1))
+        error, freedom = prediction_error(scaled.reshape(2, -1))
         half = float(scipy.stats.t.ppf(1 - tail, freedom) * error)
         low, high = scaled.mean() - half, scaled.mean() + half
         if name == "accuracy":
@@ -291,25 +292,6 @@ def compare_with_twins(
             within=bool(low * (1 - ROUNDING) <= value <= high * (1 + ROUNDING)),
         )
     return Replication(**comparisons, replicated=all(part.within for part in comparisons.values()), n_models=k)
-
-
-def _prediction_error(values: np.ndarray) -> tuple[float, float]:
-    """Return the standard error of one more model about the twins' mean, and its degrees of freedom.
-
-    Twins of a seed start with the same weights and share an order of images, so that their values vary together; seeds
-    are the independent units. One more model varies by ``B + W``, the mean by ``B / S``, with B the variance of the
-    seeds' means and W a quarter of the mean squared difference of twins. Degrees of freedom are Satterthwaite's.
-
-    Args:
-        values: Value of model A, then of model B of each seed, [2, S].
-    """
-    n_seeds = values.shape[1]
-    within = float(np.square(values[0] - values[1]).mean()) / 4
-    between = float(values.mean(axis=0).var(ddof=1)) if n_seeds > 1 else within  # of one seed: as if independent
-    parts = np.array([between * (1 + 1 / n_seeds), within])
-    each = np.square(parts) / (max(n_seeds - 1, 1), n_seeds)
-    freedom = float(np.square(parts.sum()) / each.sum()) if each.sum() else float(n_seeds)
-    return float(np.sqrt(parts.sum())), freedom
 
 
 def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> None:

@@ -208,18 +208,26 @@ def collect(
     pairs: list[tuple[TrainJob, TrainJob]], plan: Plan, recipe: Recipe, assigned: np.ndarray | None = None
 ) -> Evidence:
     """Read the logits of every model and turn them into losses of the scored items."""
-    size = len(plan.parts.part)
-
-    def columns(job: TrainJob) -> dict[str, np.ndarray]:
-        """Score every item under one model, and say whether the model saw it."""
-        member = np.zeros(size, dtype=bool)
-        member[job.rows] = True
-        passes = _read(job, job.augmented_file, job.score_augmentations) if job.score_augmentations else None
-        scores = score_passes(_read(job, job.logits_file), passes, plan, recipe.targets)
-        return scores | {"member": member[plan.item_row]}
-
-    halves = ((columns(a), columns(b)) for a, b in pairs)
+    halves = ((model_scores(a, plan, recipe), model_scores(b, plan, recipe)) for a, b in pairs)
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves, assigned)
+
+
+def model_scores(job: TrainJob, plan: Plan, recipe: Recipe) -> dict[str, np.ndarray]:
+    """Score every item under one model, and say whether the model saw it, each [I].
+
+    Args:
+        job: Training of the model, done.
+        plan: Parts and scored items.
+        recipe: Recipe of the trainings, with the true targets.
+
+    Raises:
+        MemoriskError: A file of the training is damaged.
+    """
+    member = np.zeros(len(plan.parts.part), dtype=bool)
+    member[job.rows] = True
+    passes = _read(job, job.augmented_file, job.score_augmentations) if job.score_augmentations else None
+    scores = score_passes(_read(job, job.logits_file), passes, plan, recipe.targets)
+    return scores | {"member": member[plan.item_row]}
 
 
 def _read(job: TrainJob, file: Path, *passes: int) -> np.ndarray:

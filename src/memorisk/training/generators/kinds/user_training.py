@@ -107,6 +107,7 @@ def train_own(
     store: ImageStore,
     rows: np.ndarray,
     *,
+    negatives: bool = False,
     seed: int,
     device: str,
     python_path: tuple[Path, ...],
@@ -119,6 +120,7 @@ def train_own(
         recipe: Function and settings.
         store: The images.
         rows: Rows to train on, in slot order.
+        negatives: Whether the function receives the negatives of the images.
         seed: Random seed, the same for both twins of a pair.
         device: Device to train on.
         python_path: Folders in which the user's module is searched.
@@ -138,13 +140,19 @@ def train_own(
     if names_parameter(function, CHECKPOINT_FOLDER):
         checkpoint_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         named[CHECKPOINT_FOLDER] = checkpoint_folder
+    source, rows = (_negatives(store.images, rows), np.arange(len(rows))) if negatives else (store.images, rows)
     # asarray: an indexed memory map is a plain array already, although its type does not show it
-    images = RowDataset(store.images, rows) if wants_dataset(function) else np.asarray(store.images[rows])
+    images = RowDataset(source, rows) if wants_dataset(function) else np.asarray(source[rows])
     with seeded(seed):  # a function that seeds nothing still makes twins that start alike
         value = function(images, seed=seed, device=device, **named, **recipe.settings)
     denoiser = _opened(value, torch.device(device), name)
     _try(denoiser, tried, recipe.levels, name)
     return denoiser
+
+
+def _negatives(images: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the negatives of some images, bright where they are dark."""
+    return np.iinfo(images.dtype).max - np.asarray(images[rows])
 
 
 def _opened(value: Any, device: torch.device, name: str) -> Denoiser:
