@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from memorisk.images import file_hashes
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store, manifest_sources
 from memorisk.images.store_writer import process_count, row_blocks
 from memorisk.runs.errors import InputError
@@ -324,6 +326,18 @@ def test_the_builtin_digits(options):
     assert store.images.shape == (manifest.n, 8, 8, 1)
     np.testing.assert_array_equal(store.images, naive_frames(manifest))
     assert build_store(manifest, replace(options, size=16)).images.shape == (manifest.n, 16, 16, 1)
+
+
+def test_a_folder_named_as_the_builtin_digits_is_not_passed_over(tmp_path, monkeypatch, options):
+    """The built-in data would be audited in its place."""
+    monkeypatch.chdir(tmp_path)
+    n_built_in = load_manifest("digits", options).n
+    for label in "ab":
+        Path("digits", label).mkdir(parents=True)
+        Image.new("L", (8, 8), 9).save(Path("digits", label, "0.png"))
+    with pytest.raises(InputError, match=r"names the built-in data, .* write \./digits$"):
+        load_manifest("digits", options)
+    assert load_manifest("./digits", options).n == load_manifest(Path("digits"), options).n == 2 < n_built_in
 
 
 def naive_frames(manifest):

@@ -108,7 +108,11 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
         InputError: The same errors as `load_manifest`.
         MissingExtraError: DICOM or NIfTI is read without the extra ``medical``.
     """
-    if str(source) == "digits":
+    if source == "digits":
+        if Path(source).exists():
+            raise InputError(
+                "digits names the built-in data, and there is a folder or file digits here: write ./digits"
+            )
         refuse_unused(options, "digits")
         return digits_manifest()
     if (copy := _local_copy(source, options)) is not None:
