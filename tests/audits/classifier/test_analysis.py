@@ -354,7 +354,7 @@ def test_a_given_model_unlike_its_twins_does_not_pass_by_them():
     evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
     better = BesideTwins(target=0.011, twins=0.2, low=0.1, high=0.4, within=False)
     target = TargetAudit(replication=Replication(replicated=False, loss_members=better))
-    found = analyse(evidence, OPTIONS, replace(CONTEXT, target=target))
+    found = analyse(evidence, OPTIONS, replace(CONTEXT, model="small_cnn", target=target))
     assert found.status == "undecided"
     assert found.verdict["why"] == [
         "the given model is another model than the twins (its loss on what it was trained on is 0.011, one more twin's "
@@ -500,3 +500,20 @@ def test_in_the_paper_design_what_unseen_images_gain_is_subtracted():
     assert "to flag a single patient, even a strongly remembered one" in found.verdict["why"][0]
     loud = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=4, planted={"a": 1.0}))
     assert analyse(_as_paper(loud, 0.0), OPTIONS, context).status == "fail"
+
+
+def test_losses_that_do_not_confirm_who_was_trained_on_what_are_named(planted):
+    """Members of a table may be made up; those of a training here are not."""
+    nothing = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
+    a_little = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, planted={"a": 0.05}))
+    cases = [
+        (nothing, CONTEXT, True),
+        (a_little, CONTEXT, False),
+        (planted, CONTEXT, False),
+        (nothing, replace(CONTEXT, model="small_cnn"), False),
+    ]
+    for evidence, context, is_named in cases:
+        result = analyse(evidence, OPTIONS, context)
+        codes = [reason["code"] for reason in result.verdict["reasons"]]
+        assert ("members-unconfirmed" in codes) == is_named
+    assert analyse(nothing, OPTIONS, CONTEXT).status == "pass"

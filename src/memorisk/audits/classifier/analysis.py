@@ -15,7 +15,12 @@ from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, uncove
 from memorisk.audits.classifier.look_alikes import TABLE, equal_losses
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import OTHER_ATTACKS, attack_title
-from memorisk.audits.classifier.reasons import OneImageByWord, look_alike_reasons, other_reasons
+from memorisk.audits.classifier.reasons import (
+    OneImageByWord,
+    look_alike_reasons,
+    members_unconfirmed,
+    other_reasons,
+)
 from memorisk.audits.classifier.result import (
     SCHEMA,
     TRAINED_ELSEWHERE,
@@ -189,7 +194,7 @@ def _decision(
     others += other_reasons(context, options, summary.unscored, summary.utility, units)
     others += check_reasons(checks, units)
     others += look_alike_reasons(alike, units, one_image=options.one_image_per_patient)
-    others += [*of_people, *context.other_reasons]
+    others += [*members_unconfirmed(per_class, context, units), *of_people, *context.other_reasons]
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.

@@ -3,6 +3,9 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+import pandas as pd
+
 from memorisk.audits.classifier.attack_numbers import (
     BLIND,
     CONTROL,
@@ -17,7 +20,7 @@ from memorisk.audits.classifier.attack_numbers import (
 from memorisk.audits.classifier.evidence import WHOLE, Context
 from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.audits.classifier.pages.wording import attack_title
-from memorisk.audits.classifier.result import ClassUtility, LookAlikes, Unscored, Utility
+from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, ClassUtility, LookAlikes, Unscored, Utility
 from memorisk.audits.subgroups import SubgroupReason
 from memorisk.images.identity import IdDoubt, IdsInDoubt
 from memorisk.runs.errors import plural
@@ -271,6 +274,18 @@ class OneImageByWord(Reason, code="one-image-by-word", bears_on=SUPPORT):
     plain = Words("that no person has two images is the word of the user")
 
 
+class MembersUnconfirmed(Reason, code="members-unconfirmed", bears_on=LIMIT):
+    """Losses of which nothing shows that the table names the right members."""
+
+    largest_mean: float
+    """Largest mean M of a class."""
+    text = Words(
+        "the mean gap M is surely above 0 in no class (the largest is {largest_mean:.3g} {loss_unit}): losses with a "
+        "wrong list of who was trained on what look the same"
+    )
+    plain = Words("the numbers would look the same if the list of who was in the training were wrong")
+
+
 class SubgroupMoreExposed(SubgroupReason, code="subgroup-more-exposed", bears_on=LIMIT):
     """Level of a column whose patients are surely remembered more than the others of the same class."""
 
@@ -300,6 +315,24 @@ class SubgroupAboveGate(SubgroupMoreExposed, code="subgroup-above-gate", bears_o
         "training on an image of {many} with {subgroup_value} changes {change} more than is allowed, "
         "on average, and more than for others with the same diagnosis or class"
     )
+
+
+def members_unconfirmed(per_class: pd.DataFrame, context: Context, units: UnitNames) -> list[Reason]:
+    """Note, of models trained elsewhere, that no loss confirms who was trained on what.
+
+    A training lowers the losses of its members a little on average; where it does so in some class, the list of members
+    is not made up.
+
+    Args:
+        per_class: One row per class.
+        context: How the models were made.
+        units: Names of a group, with the scale of losses.
+    """
+    low, flagged, mean = (per_class[name].to_numpy(dtype=float) for name in ("low", "verdict_flagged", "mean"))
+    if context.model != TRAINED_ELSEWHERE or (low > 0).any() or (flagged > 0).any():
+        return []
+    largest = float(np.nanmax(mean, initial=-math.inf))
+    return [MembersUnconfirmed(largest_mean=largest, units=units)] if math.isfinite(largest) else []
 
 
 def control_name(name: str) -> str:
