@@ -102,6 +102,8 @@ def test_every_source_gives_ids_the_one_form(tmp_path: Path) -> None:
         *("-999.0", "-1.0", "-99,0", "+0", "NaN.0", "000-00-0000", "0-0", "00000000-0000-0000-0000-000000000000"),
         *("1900-01-01", "1970-01-01 00:00:00", "01.01.1900", "999999", "99999.0", "d41d8cd98f00b204e9800998ecf8427e"),
         *("da39a3ee5e6b4b0d3255bfef95601890afd80709",),
+        *("UNKN", "\\N", "N.N.", "XX^XX", "X X X", "No Patient ID", "PHI removed", "9999-12-31", "none given"),
+        *("fehlt", "n/k", "missing data", "manquant"),
         "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855",
     ],
 )
@@ -125,6 +127,7 @@ def test_a_word_for_nobody_is_no_patient(tmp_path: Path, word: str) -> None:
         ["9998", "9999", "4711"],
         [*map(str, range(1, 20000, 3)), "9999"],
         ["1900-01-02", "999", "d41d8cd98f00b204e9800998ecf8427f"],
+        ["N.M.", "NN", "nk", "X^X", "Fehling", "noname7", "9999-12-30"],
     ],
 )
 def test_names_and_numbers_from_zero_are_patients(ids: list[str]) -> None:

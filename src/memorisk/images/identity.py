@@ -33,33 +33,57 @@ _AROUND = "\0"
 _ACCENTED = re.compile("([0-9a-z])[\u0300-\u036f]+")
 """Latin letter or digit with its accents, apart as in the normal form D."""
 
-MISSING = frozenset(("na", "nan", "nat", "null", "nil", "missing", "unknown", "unk", "undefined", "unspecified"))
+MISSING = frozenset(
+    ("na", "nan", "nat", "null", "nil", "missing", "unknown", "unk", "unkn", "undefined", "unspecified")
+)
 """Words of programs and people for a value that is not known, in letters and digits of lower case."""
 _WITHHELD = re.compile(
     r"none|anon|deid|removed|deleted|hidden|masked|censored|confidential|blank|empty|void|unnamed|unassigned|tbd|leer"
-    r"|tests?|testing|demo|dummy|default|johndoe|janedoe|doejohn|doejane|mustermann"
+    r"|fehlt|tests?|testing|demo|dummy|default|johndoe|janedoe|doejohn|doejane|mustermann"
     r"|(?:(?:ge|de)?(?:anon[iy]m|pseudon[iy]m)|deident|redact|withheld|unbekannt|desconocid|desconhecid|sconosciut"
     r"|inconnu|onbekend|okand|ukjent|ukendt|tuntemat|nieznan|neznam|bilinmiy|ismeretlen|necunoscut|неизвестн|невідом"
-    r"|аноним|анонім|αγνωστ|ανωνυμ|entfernt|gelosch|geschwarzt|supprim|verwijder|eliminad|rimoss)[^\W\d_]*"
+    r"|аноним|анонім|αγνωστ|ανωνυμ|entfernt|gelosch|geschwarzt|supprim|verwijder|eliminad|rimoss|fehlend|manquant"
+    r"|faltant|mancant|ontbreek)[^\W\d_]*"
     r"|(?:氏名|患者|姓名)?(?:未知|匿名|不明|不详|不詳|無名|无名|佚名|익명|미상)"
 )
 """Words of several languages for an unknown or withheld name and for a test, in the form of `_folded`; stems with any
 ending. Words that are family names, or that occur in codes, are none of them."""
 _NOT_GIVEN = re.compile(
-    r"(?:no|not|non|nicht|keine?|ohne|sans|sin|senza|sem|geen|niet|ikke|inte)"
+    r"(?:no|none|not|non|nicht|keine?|ohne|sans|sin|senza|sem|geen|niet|ikke|inte)"
     r"(?:given|data|available|applicable|provided|known|set|id|name|patient|recorded|entered|specified|stated|assigned"
     r"|reported|collected|value|angaben?|daten|angegeben|bekannt|verfugbar|name|renseigne|disponible|connue?|nom|datos"
-    r"|nombre|dati|nome|dados|bekend|ingevuld|naam)"
+    r"|nombre|dati|nome|dados|bekend|ingevuld|naam){1,3}"
 )
-"""Negations with what is not there, joined: ``notrecorded``, ``keineangabe``."""
-_KINDS = frozenset(("patient", "patients", "patientid", "pat", "subject", "person", "case", "id", "name", "mrn", "by"))
+"""Negations with what is not there, joined: ``notrecorded``, ``keineangabe``, ``nopatientid``."""
+_KINDS = frozenset(
+    (
+        "patient",
+        "patients",
+        "patientid",
+        "pat",
+        "subject",
+        "person",
+        "case",
+        "id",
+        "name",
+        "mrn",
+        "data",
+        "phi",
+        "pii",
+        "by",
+    )
+)
 """Words that name the kind of an id and do not identify a person, as in ``Anonymous Patient``."""
 _HEADING = re.compile(r"(?:patient|subject|person|case)(?:id|name|no|nr|number)|patients?|subjects?|id|name|mrn")
 """Name of a column of ids, joined, in the place of an id."""
-_NO_ENTRY = re.compile(r"k\. ?A\.?")
-"""German "keine Angabe", which only points and case distinguish from initials."""
-_NO_DATE = re.compile(r"(?:1900|1970|0*1)-0?1-0?1|0?1([./])0?1\1(?:1900|1970)|1899-12-3[01]|30\.12\.1899")
-"""Dates on which the calendars of programs begin, which they write for a missing one."""
+_NO_ENTRY = re.compile(r"k\. ?A\.?|N\. ?N\.|[nN]/[dDkKsS]|\\N")
+"""Short forms that only marks and case distinguish from initials: "keine Angabe", "nomen nescio", "not known"; and the
+missing value of MySQL."""
+_NO_DATE = re.compile(
+    r"(?:1900|1970|0*1)-0?1-0?1|0?1([./])0?1\1(?:1900|1970)|1899-12-3[01]|30\.12\.1899"
+    r"|9999-12-31|31\.12\.9999|12/31/9999"
+)
+"""Dates on which the calendars of programs begin and end, which they write for a missing one."""
 _MIDNIGHT = re.compile(r"[ t]00:00.*")
 _OF_NOTHING = frozenset(
     hashlib.new(name, usedforsecurity=False).hexdigest() for name in ("md5", "sha1", "sha224", "sha256", "sha512")
@@ -208,10 +232,10 @@ def is_placeholder(group: str) -> bool:
     return (
         looks_missing(group)
         or looks_missing(folded)
-        or any(code.fullmatch(folded) for code in (_MISSING_CODE, _CROSSED_OUT))
+        or _MISSING_CODE.fullmatch(folded) is not None
         or _NO_DATE.fullmatch(_MIDNIGHT.sub("", folded)) is not None
         or _NO_ENTRY.fullmatch(group) is not None
-        or any(name.fullmatch("".join(words)) for name in (_HEADING, _NOT_GIVEN))
+        or any(name.fullmatch("".join(words)) for name in (_CROSSED_OUT, _HEADING, _NOT_GIVEN))
         or "".join(words) in _OF_NOTHING
         or _withheld(words)
     )

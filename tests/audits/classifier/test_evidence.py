@@ -102,6 +102,16 @@ def test_what_cannot_be_audited_is_refused_in_one_line(table, change, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("part", ["canary", "test"])
+def test_one_image_of_two_patients_is_refused_under_any_labels(table: pd.DataFrame, part: str) -> None:
+    """It is in the training and in the null at once, or one person is counted as two."""
+    plain = table.astype(dict.fromkeys(("image", "label", "group", "split", "role"), str))
+    of_a = plain.loc[(plain["label"] == "a") & (plain["split"] == "canary"), "image"].iloc[0]
+    of_b = plain.loc[(plain["label"] == "b") & (plain["split"] == part), "image"].iloc[0]
+    with pytest.raises(InputError, match=f"^image '{of_b}' has more than one group: it needs the same in every row$"):
+        evidence_from_table(plain.assign(image=plain["image"].replace(of_a, of_b)))
+
+
 def test_a_ceiling_in_one_class_is_a_doubt_though_another_class_has_larger_losses() -> None:
     """As of findings, whose losses lie below the sum over all of them."""
     evidence = twin_evidence(sizes={"a": 60, "b": 60})

@@ -142,6 +142,11 @@ def test_a_part_of_a_release_names_audits_that_are_there() -> None:
         forged = {**told, "content_sha256": content_sha256(told, whole.subject)}
         with pytest.raises(InvalidStatementError, match="is not whole"):
             Statement.from_in_toto(replace(whole, predicate=forged), "s.json")
+    with_point = json.loads(json.dumps({k: v for k, v in whole.predicate.items() if k != "content_sha256"}))
+    with_point["released"][0]["audits"] = [0.0]  # an integer in JSON
+    again = {**with_point, "content_sha256": content_sha256(with_point, whole.subject)}
+    released = Statement.from_in_toto(replace(whole, predicate=again), "s.json").released
+    assert [type(number) for number in released[0].audits] == [int]
 
 
 def test_other_files_under_the_same_statement_are_not_whole() -> None:

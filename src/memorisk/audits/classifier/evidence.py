@@ -258,10 +258,10 @@ def _checked(table: pd.DataFrame, scale: LossScale) -> pd.DataFrame:
         name = table["image"].iloc[empty[0]]
         raise InputError(f"image {one_line(name, 60)!r} has no label: each row of the score table needs one")
     for name in ("group", "split"):
-        counts = table.groupby(["image", "label"], sort=False)[name].nunique()
+        counts = table.groupby("image", sort=False)[name].nunique()
         several = np.flatnonzero(np.asarray(counts) > 1)
         if len(several):
-            image = counts.index[several[0]][0]
+            image = counts.index[several[0]]
             raise InputError(f"image {one_line(image, 60)!r} has more than one {name}: it needs the same in every row")
     table["seed"] = _seeds(pd.Series(table["seed"]))
     table["member"] = _booleans(table, "member")

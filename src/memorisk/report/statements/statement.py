@@ -340,7 +340,8 @@ def _released(record: Mapping[str, Any], subject: Sequence[ResourceDescriptor], 
         )
     pixels = None if record["pixels"] is None else PixelForm(**record["pixels"])
     rest = {k: v for k, v in record.items() if k not in ("name", "pixels")}
-    return Released(**_tuples(rest), listing=listing, pixels=pixels)
+    audits = [int(number) for number in record["audits"]]  # 0.0 is an integer in JSON
+    return Released(**_tuples(rest | {"audits": audits}), listing=listing, pixels=pixels)
 
 
 def content_sha256(predicate: Mapping[str, Any], subject: Sequence[ResourceDescriptor]) -> str:
