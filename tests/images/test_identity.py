@@ -352,7 +352,7 @@ def test_ids_that_look_alike_across_training_and_held_out_are_refused() -> None:
 @pytest.mark.parametrize(("canary", "test", "n"), [("007", "7", 1), ("P1", "p1", 1), ("P1", "P2", 0), ("P1 ", "P1", 0)])
 def test_losses_doubt_ids_that_look_alike_across_parts(loss_table, canary: str, test: str, n: int) -> None:
     if canary.strip() == test:
-        with pytest.raises(InputError, match="has test images and others"):
+        with pytest.raises(InputError, match="has images of split canary and test"):
             loss_table(canary, test)
         return
     assert len(loss_id_doubts(loss_table(canary, test))) == n

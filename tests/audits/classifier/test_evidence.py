@@ -1,6 +1,7 @@
 """The score table: its file, its checks, its matrices."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -110,6 +111,37 @@ def test_one_image_of_two_patients_is_refused_under_any_labels(table: pd.DataFra
     of_b = plain.loc[(plain["label"] == "b") & (plain["split"] == part), "image"].iloc[0]
     with pytest.raises(InputError, match=f"^image '{of_b}' has more than one group: it needs the same in every row$"):
         evidence_from_table(plain.assign(image=plain["image"].replace(of_a, of_b)))
+
+
+def test_a_patient_on_both_sides_of_a_split_is_refused_across_classes(tmp_path: Path) -> None:
+    """Both models saw such a patient: the gap of an image holds nothing of what the other image taught."""
+    spread = twin_evidence(sizes={"a": 6, "b": 6}, n_test=3, n_seeds=3, spread=True)
+    assert evidence_from_table(_read_back(tmp_path, spread)).sign.any()
+    of_b = (spread.items.label == "b") & (spread.items.split == "canary")
+    one = np.flatnonzero(of_b & (spread.items.group == spread.items.group[of_b][0]))
+    exchanged = {f"member_{half}": getattr(spread, f"member_{half}").copy() for half in "ab"}
+    for member in exchanged.values():
+        member[1, one] = ~member[1, one]
+    with pytest.raises(InputError, match=f"^group '{spread.items.group[one[0]]}' has images on both sides of one seed"):
+        evidence_from_table(_read_back(tmp_path, replace(spread, **exchanged)))
+
+
+def test_a_patient_whom_every_model_saw_has_no_canary(table: pd.DataFrame) -> None:
+    plain = table.astype(dict.fromkeys(("image", "label", "group", "split", "role"), str))
+    in_all = plain.loc[plain["split"] == "canary", "image"].iloc[0]
+    group = plain.loc[(plain["split"] == "canary") & (plain["image"] != in_all), "group"].iloc[0]
+    rows = plain["image"] == in_all
+    plain = plain.assign(
+        split=plain["split"].mask(rows, "train"), member=plain["member"] | rows, group=plain["group"].mask(rows, group)
+    )
+    with pytest.raises(InputError, match=f"^group '{group}' has images of split canary and train"):
+        evidence_from_table(plain)
+
+
+def _read_back(folder: Path, evidence: Evidence) -> pd.DataFrame:
+    """Write and read a score table."""
+    write_scores(folder / "scores.parquet", evidence)
+    return pd.read_parquet(folder / "scores.parquet")
 
 
 def test_a_ceiling_in_one_class_is_a_doubt_though_another_class_has_larger_losses() -> None:

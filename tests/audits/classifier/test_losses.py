@@ -256,7 +256,7 @@ def test_ids_are_replaced_where_asked(table, tmp_path):
 def test_a_patient_under_two_forms_of_an_id_is_on_one_side(table, tmp_path):
     """Such ids passed, where equal ones are refused."""
     one, other = (table.loc[table["split"] == part, "group"].iloc[0] for part in ("canary", "test"))
-    refused = "has test images and others"
+    refused = "has images of split canary and test"
     for written in (f" {one}", f"{one}\u200b", f"{one}\0", f"\ufeff{one}\t"):
         table.assign(group=table["group"].replace(other, written)).to_parquet(tmp_path / "forms.parquet")
         with pytest.raises(InputError, match=refused):

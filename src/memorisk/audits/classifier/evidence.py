@@ -387,11 +387,23 @@ def _check_membership(evidence: Evidence) -> None:
             f"image {name!r} has split 'train', which every model was trained on, and some model does not have it "
             "as a member: give it split 'canary', or correct member"
         )
-    crossing = sorted(set(evidence.items.group[test].astype(str)) & set(evidence.items.group[~test].astype(str)))
+    parts = pd.DataFrame({"group": evidence.items.group.astype(str), "split": evidence.items.split})
+    n_parts = parts.groupby("group")["split"].nunique()
+    crossing = sorted(n_parts.index[n_parts.to_numpy() > 1])
     if crossing:
+        own = " and ".join(sorted(set(parts.loc[parts["group"] == crossing[0], "split"])))
         raise InputError(
-            f"group {one_line(crossing[0], 60)!r} has test images and others ({len(crossing)} such groups): "
+            f"group {one_line(crossing[0], 60)!r} has images of split {own} ({len(crossing)} such groups): "
             "a patient's images belong on one side"
+        )
+    canary = evidence.items.split == "canary"
+    patients, first, of = np.unique(evidence.items.group[canary].astype(str), return_index=True, return_inverse=True)
+    sign = evidence.sign[:, canary]
+    divided = (sign != sign[:, first[of]]).any(axis=0)
+    if divided.any():
+        raise InputError(
+            f"group {one_line(patients[of[divided][0]], 60)!r} has images on both sides of one seed's split: a model "
+            "is trained on all of a patient's images or on none, whatever their labels; correct member, or group"
         )
     if not evidence.sign.any():
         raise InputError("no canary was seen by one model of a seed and not by the other: there is nothing to compare")
