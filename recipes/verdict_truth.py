@@ -3,6 +3,7 @@
     python recipes/verdict_truth.py [--repeats 200] [--cells NAME ...] [--go-on] [--out docs/results/verdict_truth.md]
     python recipes/verdict_truth.py --more-models [--out docs/results/verdict_more_models.md]
     python recipes/verdict_truth.py --small --repeats 20 [--out docs/results/verdict_small.md]
+    python recipes/verdict_truth.py --levels --repeats 4000 --first 100000 [--out docs/results/verdict_levels.md]
     python recipes/verdict_truth.py --offsets
 
 Tables of loss gaps are drawn for worlds in which it is known who is remembered, and judged by the audit's own analysis
@@ -18,6 +19,9 @@ change of the verdict.
 chance made go away, and does one that memorization made stay?
 
 `--small` shows what few patients in few classes can ever pass with, and with how many models.
+
+`--levels` counts how often the verdict's list flags anyone where no one is remembered: the list decides whether such an
+audit fails, and takes a hundredth of an audit's time.
 
 `--offsets` compares what may be added to the standard error of studentized gaps.
 """
@@ -45,12 +49,13 @@ from memorisk.audits.classifier.tables.attacks import (
     paper_attacks,
     reference_attacks,
 )
-from memorisk.audits.classifier.tables.classes import is_asymmetric
+from memorisk.audits.classifier.tables.classes import audit_class, gaps_elsewhere, is_asymmetric
 from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.memorization.sign_flips import gap_statistic
+from memorisk.statistics.multiple_testing.families import family_lists
 from memorisk.statistics.verdicts.attack_verdict import attack_findings
 from memorisk.statistics.verdicts.check_reasons import check_reasons
-from memorisk.statistics.verdicts.levels import NOTICE
+from memorisk.statistics.verdicts.levels import NOTICE, VERDICT_CORRECTION, VERDICT_LEVEL
 from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
 from memorisk.statistics.verdicts.units import GROUP_NAMES
 from memorisk.statistics.verdicts.verdict import FAIL, PASS, UNDECIDED, Decision, decide
@@ -715,6 +720,60 @@ def small_sets(repeats: int, first: int, names: Sequence[str], each: Callable[..
     return lines
 
 
+LEVELS = {
+    name: world
+    for name, world in CELLS.items()
+    if not world.n_planted and not world.share and world.halves == "fresh" and world.design != "paper"
+    if world.test_spread == 1 and not world.decimals and not world.half_precision
+}
+"""Worlds of `--levels`: those without memory, in which nothing keeps lists away; rounding changes no list."""
+SLOWER = 4
+"""Divisor of the number of tables in worlds of more than two classes, 16 models or one image a patient."""
+LEVELS_PAGE = """# How many audits fail by chance?
+
+Output of `recipes/verdict_truth.py --levels --repeats {repeats} --first {first}`: tables of loss gaps of the worlds of
+[verdict_truth.md](verdict_truth.md) in which no one is remembered. An audit of such a world fails where the verdict's
+list has anyone, which at most one in ten may. In the whole audits of [verdict_truth.md](verdict_truth.md) nothing else
+made one fail; they are too few to tell a level of 10 % from 14 %. The worlds share seeds, so that their rows go up and
+down together.{missing}
+
+{table}
+"""
+
+
+def lists_anyone(world: World, seed: int) -> bool:
+    """Whether the verdict's list of a table has anyone."""
+    evidence = draw(world, seed)
+    elsewhere = gaps_elsewhere(evidence)
+    classes = [
+        audit_class(evidence, label, prerequisite_p=np.nan, blocked=None, elsewhere=elsewhere.get(label))
+        for label in sorted(set(evidence.items.label))
+    ]
+    p_values = [of_class.groups["p_value"].to_numpy(float) for of_class in classes]
+    lists = family_lists(p_values, [of_class.floor for of_class in classes], VERDICT_LEVEL, VERDICT_CORRECTION)
+    return any(of_class.n_rejected for of_class in lists.rejections)
+
+
+def level_row(name: str, repeats: int, first: int, each: Callable[..., Iterable]) -> str:
+    """Count the tables of a world with a list, as a line of the table of `--levels`.
+
+    Args:
+        name: World, by its name in `LEVELS`.
+        repeats: Number of tables; `SLOWER` times fewer of a slow world.
+        first: Seed of the first.
+        each: What runs them.
+    """
+    world = LEVELS[name]
+    is_fast = world.n_models <= MODELS and world.n_classes == 2 and world.most_images == 1 and not world.album
+    n = repeats if is_fast else repeats // SLOWER
+    listed = sum(each(partial(lists_anyone, world), range(first, first + n)))
+    share = clopper_pearson(listed, n)
+    return f"| {name} | {n} | {100 * listed / n:.1f} | {100 * share.low:.1f} to {100 * share.high:.1f} |"
+
+
+LEVELS_HEAD = ["| world | tables | with a list % | 95 % interval |", "|---|--:|--:|---|"]
+
+
 PAGE = """# Does the verdict say what is true?
 
 Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen)
@@ -750,6 +809,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--more-models", action="store_true")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--sets", nargs="*", default=list(SMALL), help="worlds of --small")
+    parser.add_argument("--levels", action="store_true")
     parser.add_argument("--offsets", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(given)
@@ -759,6 +819,20 @@ def main(given: Sequence[str] | None = None) -> None:
         with ProcessPoolExecutor(options.processes) as pool:
             table = "\n".join(small_sets(options.repeats, options.first, options.sets, pool.map))
         text = SMALL_PAGE.format(repeats=options.repeats, first=options.first, table=table)
+    elif options.levels:
+        rows = kept_rows(options.out) if options.go_on else {}
+        with ProcessPoolExecutor(options.processes) as pool:
+            each = partial(pool.map, chunksize=16)
+            for name in LEVELS:
+                if name in options.cells and name not in rows:
+                    rows[name] = level_row(name, options.repeats, options.first, each)
+                    print(rows[name], flush=True)
+                table = "\n".join([*LEVELS_HEAD, *(rows[own] for own in LEVELS if own in rows)])
+                missing = MISSING.format(n=len(rows), of=len(LEVELS)) if len(rows) < len(LEVELS) else ""
+                head = {"repeats": options.repeats, "first": options.first}
+                text = LEVELS_PAGE.format(table=table, missing=missing, **head)
+                if options.out:
+                    options.out.write_text(text, encoding="utf-8")
     elif options.more_models:
         with ProcessPoolExecutor(options.processes) as pool:
             each = partial(pool.map, chunksize=4)

@@ -45,6 +45,17 @@ def test_nobody_passes_in_most_audits_and_fails_in_few() -> None:
     assert found.status["pass"] >= REPEATS - most(0.3)  # METHODS section 6: 72 to 78 % pass
 
 
+def test_an_audit_without_memory_fails_where_its_list_has_anyone() -> None:
+    """So that `--levels` may count lists in place of whole audits."""
+    world = replace(RECIPE["CELLS"]["nobody"], n_patients=300)
+    seeds = range(40)
+    listed = [seed for seed in seeds if RECIPE["lists_anyone"](world, seed)]
+    others = [seed for seed in seeds if seed not in listed][:4]
+    assert listed
+    failed = [seed for seed in [*listed, *others] if RECIPE["audited"](world, seed)[0] == "fail"]
+    assert failed == listed
+
+
 @pytest.mark.parametrize(
     "name",
     [
