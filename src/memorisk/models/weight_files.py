@@ -25,7 +25,7 @@ from torch.torch_version import TorchVersion
 from memorisk.models.network_parts import StateDict, WholeFile, head_names, stem_names, take_trunk, whole_file
 from memorisk.runs.checksums import refuse_damaged
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, one_line
-from memorisk.runs.files import atomic_path
+from memorisk.runs.files import FETCH_LFS, LFS_POINTER, atomic_path
 from memorisk.runs.size_limits import check_archive, check_arrays
 from memorisk.runs.storage.mirror import local_source
 
@@ -59,7 +59,7 @@ def read_state_dict(path: str | Path) -> StateDict:
         raise InputError(f"weights file {one_line(path)} does not exist")
     refuse_damaged(file)
     with file.open("rb") as stream:
-        start = stream.read(9)
+        start = stream.read(len(LFS_POINTER))
     if start[8:9] == b"{":
         return _read_safetensors(file)
     if start[:2] == b"PK" and _is_numpy_archive(file):
@@ -163,8 +163,10 @@ def save_weights(
 
 def _refuse_other_formats(file: Path, start: bytes) -> None:
     """Refuse by its first bytes a file that is neither a zip archive, a pickle, nor an old tar archive."""
+    if not start or start == LFS_POINTER:
+        raise InputError(f"weights file {one_line(file.name)} is {FETCH_LFS if start else 'empty'}")
     other_format = next((what for magic, what in _OTHERS.items() if start.startswith(magic)), None)
-    if other_format is None and (not start or start[:2] == b"PK" or start[:1] == b"\x80" or tarfile.is_tarfile(file)):
+    if other_format is None and (start[:2] == b"PK" or start[:1] == b"\x80" or tarfile.is_tarfile(file)):
         return
     raise InputError(
         f"weights file {one_line(file.name)} {other_format or 'is damaged, or of a format that is not read'}: "

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 PARTIAL_NAMES = (".*.part", ".tmp??????")
 """Patterns of the names of files being written, ours and safetensors' own; a killed process leaves removable ones."""
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""First bytes of a file that Git LFS left in place of the one that was to be fetched."""
+FETCH_LFS = "a pointer of Git LFS in place of the file; fetch the file itself with: git lfs pull"
+"""Description of such a file, after "is", with the remedy."""
 _CHUNK = 1 << 20
 
 

@@ -3,16 +3,22 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from memorisk.audits.classifier.run import audit_classifier
+from memorisk.audits.classifier import run
+from memorisk.audits.classifier.options import options_from
+from memorisk.audits.classifier.planning.plan import draw_parts
+from memorisk.audits.classifier.run import audit_classifier, audit_recipe
 from memorisk.audits.classifier.target.attacks import (
     attack_target,
+    check_target_file,
     compare_with_twins,
     reorder,
     target_scores,
@@ -21,12 +27,15 @@ from memorisk.audits.classifier.target.attacks import (
 from memorisk.audits.release.statement import make_statement
 from memorisk.cli.main import main
 from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.models.classifiers.specs import IMAGENET_MEAN, IMAGENET_STD
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.weight_files import read_state_dict, save_weights
 from memorisk.report.result import Result
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
+from memorisk.runs.files import LFS_POINTER
+from memorisk.runs.workload import no_progress
 from memorisk.scores.rmia import split_population
 from memorisk.statistics.intervals.means import prediction_error
 from memorisk.training.engine.pixels import AUGMENTATIONS
@@ -175,6 +184,88 @@ def test_what_is_not_this_model_is_refused_before_anything_is_written(cifar, pub
         assert message in refused(capsys, *common, *extra)
     assert "does not match" in refused(capsys, *grey, "--target", str(published))
     assert not out.exists()
+
+
+@pytest.fixture
+def split_images(tmp_path: Path) -> Path:
+    """Images of three classes of noise, in the folders of a given split."""
+    rng = np.random.default_rng(0)
+    for part, n in (("train", 12), ("test", 4)):
+        for name in "abc":
+            (tmp_path / "images" / part / name).mkdir(parents=True)
+            for number in range(n):
+                pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "images" / part / name / f"{part}{name}{number}.png")
+    return tmp_path / "images"
+
+
+def never(*_: object, **__: object) -> NoReturn:
+    pytest.fail("the target was to be refused before")
+
+
+def wrong_file(tmp_path: Path, what: str) -> Path:
+    """A file that is not the model."""
+    whole = create_model("resnet20_cifar", num_classes=3, image_size=16, seed=0).state_dict()
+    file = tmp_path / f"{what.replace(' ', '-')}.pth"
+    if what == "folder":
+        file.mkdir()
+    elif what in ("empty", "pointer"):
+        file.write_bytes(LFS_POINTER + b"v1\n" if what == "pointer" else b"")
+    elif what == "whole module":
+        torch.save(create_model("resnet20_cifar", num_classes=3, image_size=16, seed=0), file)
+    elif what == "other head":
+        torch.save(create_model("resnet20_cifar", num_classes=6, image_size=16, seed=0).state_dict(), file)
+    else:
+        kept = {name: value for name, value in whole.items() if what != "missing" or "layer2" not in name}
+        torch.save(kept | ({"more": torch.zeros(2)} if what == "unknown" else {}), file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("folder", "is not a file"),
+        ("empty", "is empty"),
+        ("pointer", "git lfs pull"),
+        ("whole module", "would run code"),
+        ("other head", "has 6 outputs"),
+        ("missing", "missing: layer2"),
+        ("unknown", "unexpected: more"),
+    ],
+)
+@pytest.mark.parametrize("size", [None, 16])
+def test_a_wrong_file_is_refused_before_images_are_decoded(
+    split_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, message: str, size: int | None
+) -> None:
+    monkeypatch.setattr(run, "build_store", never)
+    target = wrong_file(tmp_path, what)
+    with pytest.raises(InputError, match=message):
+        audit_classifier(
+            split_images, out=tmp_path / "run", model="resnet20_cifar", target=target, size=size, models=2, processes=1
+        )
+
+
+def test_channels_of_the_images_are_taken_from_the_file_until_they_are_decoded(
+    split_images: Path, tmp_path: Path
+) -> None:
+    grey = tmp_path / "grey.safetensors"
+    save_weights(grey, create_model("resnet20_cifar", num_classes=3, in_chans=1, image_size=16, seed=0))
+    options = replace(options_from({"model": "resnet20_cifar", "target": grey, "models": 2}), channels="auto")
+    parts = draw_parts(load_manifest(split_images, options), [], options, 0)
+    check_target_file(parts, options)
+    with pytest.raises(InputError, match="instead of"):
+        check_target_file(parts, replace(options, channels=3))
+
+
+@pytest.mark.parametrize(("outputs", "message"), [(6, "has 6 outputs"), (3, "does not show their order")])
+def test_what_decoded_images_show_is_refused_before_the_rehearsal(
+    split_images: Path, tmp_path: Path, outputs: int, message: str
+) -> None:
+    target = tmp_path / "small.safetensors"
+    save_weights(target, create_model("small_cnn", num_classes=outputs, image_size=16, seed=0))
+    options = options_from({"target": target, "models": 2, "processes": 1})  # the network follows from the size
+    with pytest.raises(InputError, match=message):
+        audit_recipe(split_images, tmp_path / "run", options, no_progress, choose=never)
 
 
 def test_target_classes_give_the_order_of_the_outputs(cifar, published, audited, tmp_path):

@@ -18,6 +18,7 @@ from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.pages.wording import OTHER_ATTACKS
 from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.tables.attacks import attacks_for_verdict
+from memorisk.audits.generator import run as run_module
 from memorisk.audits.generator import target as target_module
 from memorisk.audits.generator.controls import blind_control, image_features, permuted_control
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
@@ -462,6 +463,20 @@ def test_a_target_is_opened_before_the_images_are_decoded(tmp_path: Path, capsys
     save_file({"weight": torch.zeros(2)}, tmp_path / "other")
     place = ("--out", str(tmp_path / "run"), "--target", str(tmp_path / "other"))
     assert "other holds no tiny generator" in refused(capsys, str(tmp_path / "images"), *place)
+
+
+def test_classes_of_a_target_are_compared_before_the_images_are_decoded(
+    transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    for part, n in (("train", 12), ("test", 4)):
+        for name in ("c0", "d"):
+            (tmp_path / "images" / part / name).mkdir(parents=True)
+            for number, image in enumerate(pictures(rng, n)):
+                Image.fromarray(image).save(tmp_path / "images" / part / name / f"{part}{name}{number}.png")
+    monkeypatch.setattr(run_module, "build_store", lambda *_, **__: pytest.fail("the images were decoded"))
+    small = ("--models", "2", "--kind", "dit", "--out", str(tmp_path / "run"), "--target", str(transformer))
+    assert "dit has no class 'd', which the images have" in refused(capsys, str(tmp_path / "images"), *small)
 
 
 def test_files_that_hold_no_tiny_generator_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 from memorisk.models import hub
 from memorisk.models.classifiers.small_networks import SmallCNN
 from memorisk.models.classifiers.specs import model_spec
-from memorisk.models.classifiers.zoo import OWN_NETWORKS, create_model, seeded
+from memorisk.models.classifiers.zoo import OWN_NETWORKS, create_model, seeded, takes_any_size
 from memorisk.models.network_parts import head_module, head_names, stem_names, trunk_output
 from memorisk.runs.errors import InputError
 
@@ -36,6 +36,12 @@ def test_contract(name: str, channels: int) -> None:
     logits.square().sum().backward()
     without = [name for name, value in model.named_parameters() if value.grad is None]
     assert without == []
+
+
+@pytest.mark.parametrize("name", [*OWN_NETWORKS, *TINY])
+def test_a_network_says_whether_its_tensors_depend_on_the_size_of_images(name: str) -> None:
+    smaller, larger = ([value.shape for value in build(name, size).state_dict().values()] for size in (32, 64))
+    assert takes_any_size(name) == (smaller == larger)
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "resnet20_cifar", "test_vit"])

@@ -34,7 +34,7 @@ from memorisk.audits.classifier.retraining.interventions import (
 )
 from memorisk.audits.classifier.retraining.placebo import run_placebo
 from memorisk.audits.classifier.retraining.privacy import check_bound, measure_bound, plan_privacy
-from memorisk.audits.classifier.target.attacks import audit_target, check_target
+from memorisk.audits.classifier.target.attacks import audit_target, check_target, check_target_file
 from memorisk.audits.classifier.twins.control_training import classifier_control, control_jobs
 from memorisk.audits.classifier.twins.data_context import data_context
 from memorisk.audits.classifier.twins.trainings import (
@@ -163,6 +163,8 @@ class ClassifierAudit(Audit[_Prepared, _Prepared, Result]):
         progress("reading the manifest", 0, 0)
         self.manifest = load_manifest(self.sources["IMAGES"], options)
         early = draw_parts(self.manifest, [], options, options.split_seed)
+        if options.target is not None:
+            check_target_file(early, options)
         make_plan(self.manifest, early, options)
         check_classes(early, options)
         subgroups(self.manifest.table, self.manifest.groups, options.by)
@@ -223,6 +225,14 @@ def _prepare(
     manifest = store.manifest
     linked = linked_groups(store.pixel_hashes, manifest.groups)
     parts = draw_parts(manifest, linked, options, options.split_seed)
+    plan = make_plan(manifest, parts, options)
+    recipe = prepare_recipe(store, plan, options, dry_run=dry_run)
+    refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
+    check_bound(plan, options)
+    if options.target is not None:
+        progress("trying the target on images of its training", 0, 0)
+        check_target(store, plan, recipe, options)
+    intended = plan_intervention(store, plan, options)
     alike = alike_images(store, parts.groups, parts.part.astype(str), progress)
     begun = None if dry_run else _as_begun(folder, options)
     if begun is not None and begun.chosen_seeds == options.chosen_seeds:  # the first command chose what can pass
@@ -231,15 +241,7 @@ def _prepare(
         progress("rehearsing the audit on simulated losses", 0, 0)
         hopeless = bool(patient_doubts(store, options, alike))
         choice = choose(manifest, parts, options, hopeless=hopeless)
-    options = choice.options
-    plan = make_plan(manifest, parts, options)
-    recipe = prepare_recipe(store, plan, options, dry_run=dry_run)
-    refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
-    check_bound(plan, options)
-    if options.target:
-        progress("trying the target on images of its training", 0, 0)
-        check_target(store, plan, recipe, options)
-    return _Prepared(plan, recipe, store, linked, alike, plan_intervention(store, plan, options), choice)
+    return _Prepared(make_plan(manifest, parts, choice.options), recipe, store, linked, alike, intended, choice)
 
 
 def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, progress: Progress) -> Result:
@@ -259,7 +261,7 @@ def _run(run: RunFolder, prepared: _Prepared, names: Pseudonyms, marks: Marks, p
     changed = run_intervention(
         run, store, plan, recipe, options, prepared.intended, evidence, names, partial(progress, "intervention")
     )
-    target = audit_target(store, plan, recipe, evidence, options) if options.target else None
+    target = audit_target(store, plan, recipe, evidence, options) if options.target is not None else None
     bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
     context = _context(plan, recipe, store, options, prepared.linked, prepared.alike, placebo, target)
     context = replace(context, dataset=names.source(context.dataset), n_parameters=parameter_count(jobs[0][0], store))

@@ -40,7 +40,7 @@ from memorisk.audits.generator.plan import (
     several_findings_notes,
 )
 from memorisk.audits.generator.reasons import WORDS
-from memorisk.audits.generator.target import audit_target, check_target, open_generator
+from memorisk.audits.generator.target import audit_target, check_target, open_generator, refuse_other_network
 from memorisk.audits.generator.trainings import (
     Training,
     TwinJobs,
@@ -65,6 +65,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.images.volumes import is_volume
+from memorisk.models.generators.unet import UNetFolder
 from memorisk.report.quantities import opening
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, plural
@@ -153,15 +154,18 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
         if not self.dry_run:
             refuse_fewer_seeds(self.out, options)
         self.training: Training = read_training(options, dry_run=self.dry_run)
-        if options.target is not None:
-            open_generator(options)
+        target = None if options.target is None else open_generator(options)
         if not self.dry_run and training_processes(options) > 1 and options.executor == "local":
             prepare_workers(*WORKER_MODULES)
         self.marks: Marks = marks_to_keep(self.out, options.review)
         progress("reading the manifest", 0, 0)
         self.manifest: Manifest = load_manifest(self.sources["IMAGES"], options)
         check_captions(self.manifest, self.training, options)
-        make_generator_plan(self.manifest, draw_parts(self.manifest, [], options, options.split_seed), options)
+        early = draw_parts(self.manifest, [], options, options.split_seed)
+        plan = make_generator_plan(self.manifest, early, options).twins
+        if target is not None:
+            unet = self.training if isinstance(self.training, UNetFolder) else None
+            refuse_other_network(target, plan.items.label, unet, options)
         subgroups(self.manifest.table, self.manifest.groups, options.by)
         with nullcontext():
             yield

@@ -36,6 +36,7 @@ from memorisk.models.generators.denoiser import Denoiser, levels
 from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.released import ReleasedGenerator, open_released
+from memorisk.models.generators.unet import UNetFolder
 from memorisk.models.released_weights import released_sha256
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, one_line
@@ -195,10 +196,7 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
     """
     assert options.target is not None
     name, generator = one_line(options.target.name, 60), open_generator(options)
-    if (generator.latent == "pixels") != (job.encoder is None):
-        space = "pixels" if generator.latent == "pixels" else "latents of its own autoencoder"
-        way = "name the same space by --latent" if options.kind == "dit" else "train twins of its own folder"
-        raise InputError(f"--target {name} draws {space}, and the twins do not: {way}")
+    refuse_other_network(generator, plan.items.label, job.unet, options)
     device = torch.device(job.device)
     in_pixels = ImageView(store, None, None)
     view = (
@@ -216,20 +214,9 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
             f"--target {name} draws {drawn} values, and these images have {own}: give --size and --channels of its "
             "training"
         )
-    classes = () if job.unet is None else job.unet.classes
-    if generator.denoiser.null is None and generator.classes != classes:
-        which = (
-            "needs the class of each image, and the twins have no such classes"
-            if generator.classes
-            else "has no classes, and the twins need the class of each image"
-        )
-        raise InputError(f"--target {name} {which}, so that losses do not compare: train twins of its own folder")
     conditions = None
     if generator.classes:
         number = {one: place for place, one in enumerate(generator.classes)}
-        unknown = next((label for label in plan.items.label if label not in number), None)
-        if unknown is not None:
-            raise InputError(f"--target {name} has no class {one_line(unknown, 60)!r}, which the images have")
         conditions = torch.tensor([number[label] for label in plan.items.label], dtype=torch.int64)
     if generator.captions is not None:
         assert job.caption_column is not None
@@ -247,6 +234,38 @@ def open_target(store: ImageStore, plan: Plan, job: TwinJob, options: GeneratorA
     return Target(
         generator, images, plan.items.image, conditions, times, job.recipe.draws, options.guidance, conditional_twins
     )
+
+
+def refuse_other_network(
+    generator: ReleasedGenerator, labels: np.ndarray, unet: UNetFolder | None, options: GeneratorAuditOptions
+) -> None:
+    """Refuse a generator that draws in another space than the twins, or by other classes than theirs or the images'.
+
+    Args:
+        generator: The generator.
+        labels: Class of each scored image, [I].
+        unet: Configuration of the twins' folder of a U-Net; None for other twins.
+        options: Settings of the audit.
+
+    Raises:
+        InputError: Losses of the generator and of the twins do not compare, or an image has a class of its own.
+    """
+    name = one_line((options.target or Path()).name, 60)
+    if (generator.latent == "pixels") != ((options.latent if unet is None else unet.latent) == "pixels"):
+        space = "pixels" if generator.latent == "pixels" else "latents of its own autoencoder"
+        way = "name the same space by --latent" if options.kind == "dit" else "train twins of its own folder"
+        raise InputError(f"--target {name} draws {space}, and the twins do not: {way}")
+    classes = () if unet is None else unet.classes
+    if generator.denoiser.null is None and generator.classes != classes:
+        which = (
+            "needs the class of each image, and the twins have no such classes"
+            if generator.classes
+            else "has no classes, and the twins need the class of each image"
+        )
+        raise InputError(f"--target {name} {which}, so that losses do not compare: train twins of its own folder")
+    unknown = next((label for label in labels if label not in generator.classes), None)
+    if generator.classes and unknown is not None:
+        raise InputError(f"--target {name} has no class {one_line(unknown, 60)!r}, which the images have")
 
 
 def refuse_other_split(generator: ReleasedGenerator, store: ImageStore, parts: Parts, name: str) -> None:

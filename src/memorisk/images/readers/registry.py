@@ -22,7 +22,7 @@ from memorisk.images.options import MAX_PIXELS, Window
 from memorisk.images.readers.greys import to_depth
 from memorisk.images.readers.limits import check_count
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import refuse_special
+from memorisk.runs.files import FETCH_LFS, LFS_POINTER, refuse_special
 from memorisk.runs.user_code.plugins import Registry
 
 Kind = Literal["raster", "dicom", "nifti", "arrays"]
@@ -282,8 +282,8 @@ def _known_format(file: Path, member: str | None = None) -> Format:
 
 def unknown_kind(head: bytes) -> str:
     """Return why a file of these first bytes is not read, with the remedy where its kind is clear."""
-    if head.startswith(b"version https://git-lfs.github.com/spec/"):
-        return "a pointer of Git LFS in place of the file; fetch the file itself with: git lfs pull"
+    if head.startswith(LFS_POINTER):
+        return FETCH_LFS
     if _TAR in (head[257:262], _inflated_head(head)[257:262]):
         return "a tar archive; unpack it and give its folder"
     return f"not an image of a known kind (its first bytes are {head[:8].hex(' ')})"

@@ -95,6 +95,21 @@ def create_model(
     return model
 
 
+def takes_any_size(name: str) -> bool:
+    """Return whether the tensors of a network are the same for images of every size.
+
+    Raises:
+        InputError: The name is unknown.
+    """
+    spec = model_spec(name)
+    if spec.source != "memorisk":
+        return not _has_fixed_size(spec)
+    with seeded(0):
+        networks = [OWN_NETWORKS[spec.architecture](2, 3, side) for side in (spec.image_size, 2 * spec.image_size)]
+    shapes = [{key: value.shape for key, value in network.state_dict().items()} for network in networks]
+    return shapes[0] == shapes[1]
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draw random numbers inside from ``seed``; the state outside is as if nothing had been drawn."""
@@ -111,8 +126,7 @@ def _build_timm(spec: ModelSpec, num_classes: int, in_chans: int, image_size: in
 
     full = f"{spec.architecture}.{tag}" if tag else spec.architecture
     sized: dict[str, Any] = {"num_classes": num_classes, "in_chans": in_chans}
-    record = timm.get_pretrained_cfg(spec.architecture)
-    if record is not None and record.fixed_input_size:
+    if _has_fixed_size(spec):
         sized["img_size"] = image_size
     if tag:
         return _download(full, sized)
@@ -120,6 +134,14 @@ def _build_timm(spec: ModelSpec, num_classes: int, in_chans: int, image_size: in
         return timm.create_model(full, pretrained=False, **sized)
     except Exception as error:  # each of timm's networks raises its own kinds
         raise InputError(f"{spec.name} cannot be built for {image_size} px: {one_line(error, 160)}") from error
+
+
+def _has_fixed_size(spec: ModelSpec) -> bool:
+    """Return whether timm builds a network for one size of images."""
+    import timm
+
+    record = timm.get_pretrained_cfg(spec.architecture)
+    return record is not None and record.fixed_input_size
 
 
 def _download(full: str, sized: dict[str, Any]) -> nn.Module:

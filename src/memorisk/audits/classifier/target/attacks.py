@@ -13,6 +13,7 @@ since what it gained may be what it remembers. Its twins' lists do not speak for
 
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -30,13 +31,15 @@ from memorisk.audits.classifier.attack_numbers import (
 )
 from memorisk.audits.classifier.evidence import WHOLE, Evidence, Items
 from memorisk.audits.classifier.options import ClassifierOptions
-from memorisk.audits.classifier.planning.plan import Plan
+from memorisk.audits.classifier.planning.plan import Parts, Plan
 from memorisk.audits.classifier.tables.attacks import AttackScores, attack_row
 from memorisk.audits.classifier.target.order import check_order, one_hot_answers, one_hot_labels
 from memorisk.audits.classifier.twins.trainings import Recipe, score_passes
 from memorisk.images.store import ImageStore
-from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.classifiers.specs import auto_model, model_spec
+from memorisk.models.classifiers.zoo import create_model, takes_any_size
 from memorisk.models.released_weights import released_sha256
+from memorisk.models.weight_files import head_and_stem, read_state_dict
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, listed, one_line
 from memorisk.scores.lira import lira_scores
@@ -44,6 +47,7 @@ from memorisk.scores.rmia import rmia_scores, split_population
 from memorisk.scores.twin_attacks import MEMBER, NEITHER, NON_MEMBER, Access
 from memorisk.statistics.intervals.means import prediction_error
 from memorisk.statistics.verdicts.scales import find_scale
+from memorisk.training.engine.data import build_targets
 from memorisk.training.engine.predict import predict_augmented, predict_logits
 
 ROUNDING = 1e-9  # a model among the twins that all agree is one of them, whatever its logarithm rounds to
@@ -111,7 +115,7 @@ def _scores(
     """Compute loss, margin and correctness of every item under an opened model."""
     logits = predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
     _refuse_not_finite(logits, store.manifest.images, options)
-    order, passes = _class_order(plan, options), None
+    order, passes = _class_order(plan.parts.classes, options), None
     if options.score_augmentations:
         augmented = predict_augmented(
             model,
@@ -308,7 +312,7 @@ def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classif
     rows = _rows_to_try(plan)
     logits = predict_logits(model, store.images, rows, recipe.train, recipe.device, normalisation=recipe.normalisation)
     _refuse_not_finite(logits, store.manifest.images[rows], options)
-    order, head, classes = _class_order(plan, options), recipe.targets.head, plan.parts.classes
+    order, head, classes = _class_order(plan.parts.classes, options), recipe.targets.head, plan.parts.classes
     answers = one_hot_answers(reorder(logits, order), head)
     truth = one_hot_labels(recipe.targets.values[rows], head, len(classes))
     check = check_order(answers, truth, plan.parts.groups[rows])
@@ -366,25 +370,82 @@ def _refuse_not_finite(logits: np.ndarray, images: np.ndarray, options: Classifi
         )
 
 
+def check_target_file(parts: Parts, options: ClassifierOptions) -> None:
+    """Refuse, before images are decoded, a file that cannot be the model that is to be released.
+
+    The network is compared where its name is known, and the images' size where its tensors depend on it. What only
+    decoded images show, their channels and those that cannot be read, is taken from the file.
+
+    Raises:
+        InputError: There is no file, it is of no format that is read, it does not match the network or the classes, or
+            the order of its outputs names other classes.
+    """
+    _class_order(parts.classes, options)
+    side, name = options.size, options.one_model
+    if name == "auto" and side is not None and options.train is None:
+        name = auto_model(side)
+    file = _read_target(options)
+    if name == "auto" or (side is None and not takes_any_size(name)):
+        return
+    side = side or model_spec(name).image_size
+    outputs, channels = head_and_stem(create_model(name, num_classes=2, image_size=side, weights="none", seed=0), file)
+    if not options.skip_unreadable or outputs is None:
+        outputs = build_targets(parts.labels, options.head, classes=parts.classes).n_outputs
+    if options.channels != "auto" or channels is None:
+        channels = 3 if options.channels == "auto" else options.channels
+    _load_target(options, name, outputs=outputs, channels=channels, side=side)
+
+
 def open_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> nn.Module:
     """Load the model that is to be released.
 
     Raises:
         InputError: The file does not match the network, or its classes are not those of the images.
     """
+    _read_target(options)
+    model = _load_target(
+        options,
+        options.one_model if recipe.own else recipe.model,
+        outputs=recipe.targets.n_outputs,
+        channels=store.images.shape[-1],
+        side=store.images.shape[1],
+    )
+    _class_order(plan.parts.classes, options)
+    return model
+
+
+def _read_target(options: ClassifierOptions) -> Path:
+    """Return the file of the model that is to be released, with the tensors that it must have.
+
+    Raises:
+        InputError: There is no file, or it holds no tensors by name.
+    """
     assert options.target is not None
+    if options.train is not None and options.one_model == "auto":
+        raise InputError("--target with your own --train function: name the target's network with --model, too")
     if not options.target.is_file():
         raise InputError(f"--target {options.target} is not a file: name the weights of the model to be released")
-    if recipe.own and options.one_model == "auto":
-        raise InputError("--target with your own --train function: name the target's network with --model, too")
-    name = options.one_model if recipe.own else recipe.model
+    try:
+        read_state_dict(options.target)
+    except InputError as error:
+        raise InputError(f"--target: {error}") from error
+    return options.target
+
+
+def _load_target(options: ClassifierOptions, name: str, *, outputs: int, channels: int, side: int) -> nn.Module:
+    """Load the file of the model that is to be released into its network.
+
+    Raises:
+        InputError: It does not match the network.
+    """
+    assert options.target is not None
     notes: list[str] = []
     try:
         model = create_model(
             name,
-            num_classes=recipe.targets.n_outputs,
-            in_chans=store.images.shape[-1],
-            image_size=store.images.shape[1],
+            num_classes=outputs,
+            in_chans=channels,
+            image_size=side,
             weights=options.target,
             seed=0,
             on_note=notes.append,
@@ -399,7 +460,6 @@ def open_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classifi
     if changed or not notes:
         what = changed[0] if changed else "the file has no classifier head"
         raise InputError(f"--target {options.target.name} does not match {one_line(name, 60)}: {one_line(what)}")
-    _class_order(plan, options)
     return model
 
 
@@ -417,16 +477,16 @@ def reorder(logits: np.ndarray, order: list[int] | None) -> np.ndarray:
     return logits[:, order]
 
 
-def _class_order(plan: Plan, options: ClassifierOptions) -> list[int] | None:
+def _class_order(classes: list[str], options: ClassifierOptions) -> list[int] | None:
     """Return the model's output for each class of the audit (`ordered_classes`); None where the orders agree."""
     if options.target_classes is None:
         return None
     names = [n.strip() for n in options.target_classes.split(",")]
-    if sorted(names) != sorted(plan.parts.classes):
-        odd = sorted(set(names) ^ set(plan.parts.classes)) or [n for n in names if names.count(n) > 1]
+    if sorted(names) != sorted(classes):
+        odd = sorted(set(names) ^ set(classes)) or [n for n in names if names.count(n) > 1]
         where = "is on one side only" if len(set(names)) == len(names) else "is named twice"
         raise InputError(
-            f"--target-classes must name the {len(plan.parts.classes)} classes of the images in the model's order; "
+            f"--target-classes must name the {len(classes)} classes of the images in the model's order; "
             f"{one_line(odd[0], 60)!r} {where}"
         )
-    return [names.index(c) for c in plan.parts.classes]
+    return [names.index(c) for c in classes]
