@@ -840,6 +840,21 @@ def test_mistyped_values_are_refused_before_torch_is_loaded(tmp_path):
         assert message in line, command
 
 
+def test_missing_weights_are_all_named_before_torch_is_loaded(tmp_path):
+    (tmp_path / "generators.yaml").write_text(
+        "{settings: {detectors: [resnet50@a.pth, 'detector:none'], quality: pixels}, datasets: {D: {images: digits}}, "
+        "arms: {a: {generator: {steps: 5}}}}"
+    )
+    commands = {
+        "bench detectors digits --backbones mlp1@a.pth=A mlp1@none pixels mlp1@b.npz=B --out run": "a.pth, b.npz",
+        "bench copies digits --detectors mse mlp1@a.pth transformers:none --out run": "a.pth, none",
+        "study generators --config generators.yaml --out run": "none, a.pth",
+    }
+    for line, paths in zip(refused_early(commands, tmp_path), commands.values(), strict=True):
+        assert line.endswith(f"2 files or folders do not exist: {paths}")
+    assert not (tmp_path / "run").exists()
+
+
 MISTYPED_STUDIES = [
     (
         "rare-distinctive",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.images.sources.places import refuse_nowhere
+from memorisk.models.classifiers.specs import names_file
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.storage.locations import LIBRARIES, origin_of, refuse_run_at_url, url_of
 from memorisk.runs.user_code.functions import NAMES_A_FUNCTION, refuse_missing_module
@@ -122,18 +123,12 @@ def _refuse_missing(values: Mapping[str, Any], help_command: str) -> None:
             elif not isinstance(word, str):
                 continue
             elif (place := _KINDS_OF_PLACE.fullmatch(word)) and not Path(word).exists():
-                refuse_nowhere(place[1], help_command)
+                if name not in _SOURCES or "=" in word.partition(":")[0]:  # `_refuse_values` names all missing sources
+                    refuse_nowhere(place[1], help_command)
             elif name in _IMAGES:
                 refuse_nowhere(word)
-            elif (name in _PLACES or (name in _NAMES_OR_FILES and _is_path(word))) and "@" not in word:  # NAME@WEIGHTS
+            elif "@" not in word and (name in _PLACES or (name in _NAMES_OR_FILES and names_file(word))):
                 refuse_nowhere(word, help_command)
-
-
-def _is_path(word: str) -> bool:
-    """Say whether a word that may be a name has the form of a path."""
-    from memorisk.models.classifiers.specs import WEIGHT_SUFFIXES
-
-    return "/" in word or word.endswith(WEIGHT_SUFFIXES)
 
 
 def _refuse_missing_modules(arguments: Mapping[str, Any], flat: Mapping[str, Any]) -> None:
@@ -171,8 +166,9 @@ def _refuse_values(arguments: Mapping[str, Any], flat: Mapping[str, Any]) -> Non
 
         check_device_name(device)
     if sources := [(name, text) for name in _SOURCES for text in _words(flat.get(name)) if not _INSIDE.fullmatch(text)]:
-        from memorisk.models.encoders.feature_sources import parse_source, split_name
+        from memorisk.models.encoders.feature_sources import parse_source, refuse_missing_sources, split_name
 
+        refuse_missing_sources(text for _, text in sources)
         for name, text in sources:
             source = split_name(text)[0]
             if source.lower() not in _NO_SOURCE and not Path(source).exists():

@@ -180,6 +180,15 @@ def test_a_generator_that_fails_is_told_while_others_finish(tmp_path: Path, monk
     assert study_generators(config, out=tmp_path / "s").complete
 
 
+def test_weights_that_do_not_exist_are_all_named_before_anything_is_trained(tmp_path: Path) -> None:
+    named = {"weights": "a.safetensors", "latent": "autoencoder:none"}
+    classifiers = {"conditioning_weights": "b.pth"}
+    asked = one_arm(generator=named)
+    with pytest.raises(InputError, match=r"^3 files or folders do not exist: a\.safetensors, none, b\.pth$"):
+        study_generators({**asked, "classifiers": classifiers}, out=tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+
+
 def test_an_arm_that_is_too_large_is_told_while_others_finish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

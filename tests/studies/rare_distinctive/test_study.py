@@ -17,10 +17,11 @@ from memorisk.audits.classifier.options import PAPER_SEEDS
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_json
+from memorisk.runs.workload import no_progress
 from memorisk.studies.rare_distinctive import study as study_module
 from memorisk.studies.rare_distinctive.config import StudyConfig, read_study
 from memorisk.studies.rare_distinctive.plan import plan_study
-from memorisk.studies.rare_distinctive.study import study_rare_distinctive
+from memorisk.studies.rare_distinctive.study import RareStudy, study_rare_distinctive
 from tests.commands import answer, environment, refusal
 from tests.commands import memorisk as command_of
 
@@ -224,6 +225,24 @@ def test_a_file_that_asks_for_what_is_not_there_is_refused(tmp_path: Path, chang
     with pytest.raises(InputError, match=message):
         study_rare_distinctive(config(**changes), out=tmp_path / "s")
     assert not (tmp_path / "s").exists()
+
+
+def test_weights_that_do_not_exist_are_all_named_before_anything_is_run(tmp_path: Path) -> None:
+    architectures = {"CNN": {"model": "small_cnn"}, "A": {"weights": "a.pth"}, "B": {"target": "b.pth"}}
+    with pytest.raises(InputError, match=r"^2 files or folders do not exist: a\.pth, b\.pth$"):
+        study_rare_distinctive(config(architectures=architectures), out=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_weights_of_a_finished_cell_are_not_needed_again(tmp_path: Path) -> None:
+    cell = tmp_path / "s" / "cells" / "digits" / "A"
+    cell.mkdir(parents=True)
+    (cell / "verdict.json").write_text("{}")
+    study = RareStudy(config(architectures={"A": {"weights": "a.pth"}}), tmp_path / "s")
+    study.check(no_progress)
+    (cell / "verdict.json").unlink()
+    with pytest.raises(InputError, match=r"a\.pth: the file or folder does not exist \(weights are a file"):
+        study.check(no_progress)
 
 
 def test_another_protocol_is_another_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,12 @@
 """A check whether the files and folders that a user names exist. It loads nothing heavy, so that it answers at once."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.storage.locations import url_of
 
 _BUILT_IN = "the built-in images are called digits"
 
@@ -30,6 +32,25 @@ def nowhere(source: str | Path, otherwise: str = _BUILT_IN) -> InputError:
         if near := get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1):
             hint = f". Did you mean {one_line(path.parent / near[0], 120)!r}?"
     return InputError(f"{one_line(source)}: the file or folder does not exist{hint}")
+
+
+def refuse_missing(paths: Iterable[str | Path], otherwise: str) -> None:
+    """Refuse paths that do not exist, all of them in one line; URLs are left to their readers.
+
+    Args:
+        paths: Paths from the user.
+        otherwise: Way out, as for `nowhere`.
+
+    Raises:
+        InputError: A path does not exist.
+    """
+    missing = [path for path in dict.fromkeys(map(str, paths)) if url_of(path) is None and not Path(path).exists()]
+    if len(missing) == 1:
+        raise nowhere(missing[0], otherwise)
+    if missing:
+        raise InputError(
+            f"{len(missing)} files or folders do not exist: {', '.join(one_line(path, 120) for path in missing)}"
+        )
 
 
 def refuse_nowhere(source: str, otherwise: str = _BUILT_IN) -> None:

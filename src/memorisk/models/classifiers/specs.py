@@ -156,6 +156,15 @@ def is_download(weights: str | Path | None, spec: ModelSpec) -> bool:
     return weights_kind(weights, spec) == "download"
 
 
+def names_file(weights: str | Path) -> bool:
+    """Return whether weights name a file, which need not exist, and no published weights.
+
+    Args:
+        weights: Weights, as for `memorisk.models.classifiers.zoo.create_model`.
+    """
+    return isinstance(weights, Path) or weights.endswith(WEIGHT_SUFFIXES) or "/" in weights or Path(weights).is_file()
+
+
 def weights_kind(weights: str | Path | None, spec: ModelSpec) -> str:
     """Return whether weights are "none", a "file" or a "download"; the name of a download is checked.
 
@@ -168,7 +177,7 @@ def weights_kind(weights: str | Path | None, spec: ModelSpec) -> str:
     """
     if weights is None or weights == "none":
         return "none"
-    if isinstance(weights, Path) or weights.endswith(WEIGHT_SUFFIXES) or "/" in weights or Path(weights).is_file():
+    if names_file(weights):
         return "file"
     published = _published(spec)
     if not published or (weights == "default" and spec.default_weights is None):

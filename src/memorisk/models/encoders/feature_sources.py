@@ -23,6 +23,7 @@ array [N, d], or ``features``, and, to match by id, ``image``; ``.parquet`` with
 column ``image``. Without ids rows are those of the images in their order.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +32,8 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.copies.duplicates import SIDE
-from memorisk.models.classifiers.specs import SPECS, ModelSpec, is_download, model_spec, timm_names
+from memorisk.images.sources.places import refuse_missing
+from memorisk.models.classifiers.specs import SPECS, ModelSpec, is_download, model_spec, names_file, timm_names
 from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.runs.errors import ARRAY_ERRORS, InputError, listed, one_line, unknown_name
 from memorisk.runs.files import check_characters, read_array, read_table
@@ -43,6 +45,8 @@ from memorisk.scores.parts import PLACES, VIEWS, Comparison
 SUFFIXES = (".npy", ".npz", ".parquet")
 IMAGE, FEATURES, GROUP = "image", "features", "group"
 RANDOM, DEFAULT, DETAILS = "none", "default", "details"
+WEIGHTS_OTHERWISE = "weights are a file, default to download them, or none for random ones"
+"""Way out of an error about weights that do not exist."""
 DEFAULT_DETECTOR_FOLDER = Path(__file__).parents[1] / "default_detector"
 """Folder of the detector that comes with memorisk."""
 _PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
@@ -220,6 +224,30 @@ def split_name(named_text: str) -> tuple[str, str]:
     if not equals or not head or not tail or Path(named_text).exists() or Path(named_text.partition("@")[2]).is_file():
         return text, ""
     return head, tail
+
+
+def refuse_missing_sources(named_texts: Iterable[str]) -> None:
+    """Refuse sources of features whose files or folders do not exist, all of them in one line.
+
+    Args:
+        named_texts: Sources as the user named them, as for `split_name`.
+
+    Raises:
+        InputError: A file or folder does not exist.
+    """
+    refuse_missing(filter(None, map(_named_path, named_texts)), WEIGHTS_OTHERWISE)
+
+
+def _named_path(named_text: str) -> str | None:
+    """Return the file or folder that a source names by its form; None where it names none."""
+    text = split_name(named_text)[0]
+    head, at, weights = text.partition("@")
+    if at and not Path(text).exists():
+        return weights if weights and names_file(weights) else None
+    kind, colon, rest = head.partition(":")
+    if colon and kind in ("detector", "transformers"):
+        return rest
+    return text if is_feature_file(text) else None
 
 
 def parse_source(source: str | Path, *, names_weights: bool = True) -> FeatureSource:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from memorisk.models.encoders.feature_sources import refuse_missing_sources
 from memorisk.runs.environment import available_cores, available_memory
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_table
@@ -132,6 +133,7 @@ def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
     Raises:
         InputError: A backbone is not possible, or two would look the same in the tables.
     """
+    refuse_missing_sources(options.backbones)
     backbones = [read_backbone(text) for text in options.backbones]
     names = [b.name for b in backbones]
     for name in names:

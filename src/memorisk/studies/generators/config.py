@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.images.options import ImageOptions
-from memorisk.models.encoders.feature_sources import parse_source
+from memorisk.models.encoders.feature_sources import parse_source, refuse_missing_sources
 from memorisk.models.settings import SamplingOptions
 from memorisk.report.options import ReportOptions
 from memorisk.runs.environment import check_device_name
@@ -209,7 +209,9 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
     settings = config.get("settings") or {}
     check_keys("settings", settings, setting_names(GeneratorsOptions))
     options = settings_of(GeneratorsOptions, settings)
-    for source in sorted({*options.detectors, options.quality_source} - {NO_QUALITY}):
+    sources = sorted({*options.detectors, options.quality_source} - {NO_QUALITY})
+    refuse_missing_sources(sources)
+    for source in sources:
         if not Path(source).exists():  # the folder of a detector is read with its weights
             parse_source(source)
     datasets = {name: _read_set(name, one) for name, one in read_section(config, "datasets").items()}

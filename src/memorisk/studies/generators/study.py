@@ -16,6 +16,9 @@ import pandas as pd
 from memorisk.audits.comparison.knowledge import known_patients, knows_both_alike
 from memorisk.audits.comparison.sets import select_rows
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.sources.places import refuse_missing
+from memorisk.models.classifiers.specs import names_file
+from memorisk.models.encoders.feature_sources import WEIGHTS_OTHERWISE
 from memorisk.report.columns import column_numbers
 from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
@@ -244,6 +247,17 @@ class GeneratorsRun(Study[GeneratorsResult]):
         for source in self.options.detectors:
             for data in sets.values():
                 _check_knowledge(self.detectors, source, data)
+
+    def check(self, progress: Progress) -> None:
+        """Refuse weights and autoencoders of unfinished generators that do not exist, before the first is trained."""
+        settings = [cell.arm.training(cell.seed, cell.options) for cell in self.cells if not cell.done]
+        named = [text for one in settings for text in (one.weights, one.latent.partition("autoencoder:")[2]) if text]
+        classifiers = [cell.classifiers.conditioning_weights for cell in self.cells if not cell.done]
+        refuse_missing(
+            [text for text in named if "@" not in text or Path(text).exists()]
+            + [text for text in classifiers if text is not None and names_file(text)],
+            WEIGHTS_OTHERWISE,
+        )
 
     def cells_plan(self) -> CellsPlan:
         """Count the generators, their work, and those that no data set has images for."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from memorisk.images.file_hashes import content_fingerprints
-from memorisk.models.encoders.feature_sources import split_name
+from memorisk.models.encoders.feature_sources import refuse_missing_sources, split_name
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fingerprint
 from memorisk.runs.storage.locations import cache_folder
@@ -238,6 +238,7 @@ def read_detectors(options: PairBenchOptions) -> tuple[list[BenchmarkDetector], 
     Raises:
         InputError: A detector cannot be opened, two have one name, or the reference is not among them.
     """
+    refuse_missing_sources(options.detectors)
     detectors = [read_detector(text, measure=options.measure) for text in options.detectors]
     missing: dict[str, str] = {}
     if options.baselines == "table2":

@@ -22,6 +22,9 @@ from memorisk.audits.classifier.options import ClassifierOptions, saved_options
 from memorisk.audits.classifier.retraining.defences import audit_defences
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.sources.places import refuse_missing
+from memorisk.models.classifiers.specs import names_file
+from memorisk.models.encoders.feature_sources import WEIGHTS_OTHERWISE
 from memorisk.report.options import ReportOptions
 from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, MemoriskError, one_line
@@ -192,6 +195,19 @@ class RareStudy(Study[StudyResult]):
         """Refuse settings that would make another audit of a cell that is finished."""
         for part in self.parts:
             check_part(part.name, part.folder, part.settings)
+
+    def check(self, progress: Progress) -> None:
+        """Refuse weights of unfinished cells that do not exist: a cell would be refused hours after the first began."""
+        refuse_missing(
+            (
+                weights
+                for part in self.parts
+                if not _finished(part)
+                for weights in (part.settings["weights"], part.settings["target"])
+                if weights is not None and names_file(weights)
+            ),
+            WEIGHTS_OTHERWISE,
+        )
 
     def cells_plan(self) -> CellsPlan:
         """Count the parts and those with a result, to which seeds may have been added."""
