@@ -1,5 +1,6 @@
 """The page of a synthetic audit in a real browser: it fits, is readable, asks for nothing, and escapes every name."""
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +11,7 @@ from memorisk.audits.comparison.terms import Terms, p_words, share
 from memorisk.audits.synthetic import analysis
 from memorisk.audits.synthetic.run import audit_synthetic
 from tests.audits.synthetic.heads import NAME, use_heads
-from tests.audits.synthetic.making import N_TRAIN, parts, store_of
+from tests.audits.synthetic.making import N_SYNTHETIC, N_TRAIN, parts, store_of
 from tests.report.chromium import Chromium
 from tests.report.conftest import browser
 from tests.report.test_page_browser import CONTRAST
@@ -87,6 +88,10 @@ def test_the_order_is_that_of_the_questions_and_pictures_stand_by_their_names(
         "Pairs that a person judged",
         "What the p-values rest on", "What was not looked at", "How it was done",
     ]  # fmt: skip
+    lead = browser.evaluate("document.querySelector('main .lead').textContent")
+    of_images = re.search(r"The gravest pairs, of 6 of these (\d+) images: training", lead)
+    assert of_images is not None
+    assert f"{of_images[1]} of {N_SYNTHETIC} images expose a training patient" in lead
     assert browser.evaluate("document.querySelectorAll('svg').length") == 5
     assert browser.evaluate("document.images.length") >= 20
     assert browser.evaluate("document.querySelectorAll('img:not([src^=\"data:image/png\"])').length") == 0

@@ -30,7 +30,10 @@ def glance(result: Result, summary: SyntheticSummary, pictures: Pictures | None)
     if n.power.recall is not None:
         blocks.append(in_short(kinds_figure(result, summary.settings.recall), "Planted copies noticed"))
     if pictures is not None and (gravest := pictures.gravest):
-        caption = "The gravest pairs" if exposing else "The nearest pairs"
+        caption, n_shown = "The nearest pairs", len({image for _, image in gravest} & exposing)
+        if exposing:
+            rest = f", of {n_shown} of these {len(exposing)} images" if n_shown < len(exposing) else ""
+            caption = f"The gravest pairs{rest}"
         blocks.append(glance_gallery(gravest, f"{caption}: training, generated, difference"))
     return blocks
 
