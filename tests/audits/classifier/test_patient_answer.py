@@ -10,6 +10,7 @@ import pytest
 from memorisk import audit_classifier, audit_patient
 from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.classifier.pages.patient import patient_page, patient_screen
+from memorisk.audits.classifier.patient import nearest_ids
 from memorisk.cli.main import main
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -119,6 +120,16 @@ def test_the_command_prints_and_writes_the_page(run: Path, tmp_path: Path, capsy
     assert main(["audit", "patient", str(run), "nobody"]) == 2
     assert "has no patient 'nobody' among its 200" in capsys.readouterr().err
     assert main(["audit", "patient", str(tmp_path), "nobody"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("patient", "suggested"),
+    [("17", ["0017"]), ("0018", ["18"]), ("23", ["site-23"]), ("Anne", ["Anna"]), ("31", []), ("P-7", [])],
+)
+def test_an_id_is_suggested_by_its_number_and_not_by_its_spelling(patient: str, suggested: list[str]) -> None:
+    """0317 is spelt more like 17 than 0017 is, and is another person."""
+    groups = {"0017", "0317", "0171", "18", "site-23", "site-123", "Anna", "0013", "P-70"}
+    assert nearest_ids(patient, groups) == suggested
 
 
 def test_a_table_of_losses_has_no_target(run: Path, tmp_path: Path) -> None:

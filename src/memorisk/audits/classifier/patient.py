@@ -7,6 +7,7 @@ that never saw them.
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from math import nan
@@ -24,6 +25,7 @@ from memorisk.audits.classifier.result import ClassifierSummary, ClassifierVerdi
 from memorisk.audits.classifier.tables.subgroups import PATIENTS
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
+from memorisk.images.identity import look_alikes_across
 from memorisk.report.columns import column_numbers, column_texts, largest_first, rows
 from memorisk.report.kinds import kind_of, named_kind
 from memorisk.report.options import PseudonymOptions
@@ -35,6 +37,8 @@ from memorisk.scores.memorization import group_table
 from memorisk.statistics.intervals.means import these_groups_interval
 from memorisk.statistics.verdicts.noticeable_gap import EVERY, stratum_of
 from memorisk.statistics.verdicts.reasons import Bearing
+
+_LAST_NUMBER = re.compile(r"\D\d+$")
 
 
 def audit_patient(
@@ -107,12 +111,30 @@ def _name_in_run(result: Result, patient: str, pseudonymised: bool, key: str | P
             f"no patient of the run has the pseudonym of {one_line(patient, 60)!r} under this key: name the key that "
             "the run was made with (--pseudonym-key), or check the id"
         )
-    near = difflib.get_close_matches(patient, sorted(groups), n=1, cutoff=0.6)
-    hint = f" Did you mean {one_line(near[0], 60)!r}?" if near else ""
+    near = nearest_ids(patient, groups)
+    hint = f" Did you mean {' or '.join(repr(one_line(name, 60)) for name in near)}?" if near else ""
     raise InputError(
         f"the run has no patient {one_line(patient, 60)!r} among its {len(groups):,}: ids are those of the column "
         f"group in per_image.parquet, as texts without blanks around them.{hint}"
     )
+
+
+def nearest_ids(patient: str, groups: set[str]) -> list[str]:
+    """Return the ids that the user may mean, three at most: those that differ by their form, or that end in the number.
+
+    Another number is another person, however alike it is spelt, as ``0317`` and ``17``: it is never suggested.
+
+    Args:
+        patient: Id from the user, which the run does not have.
+        groups: Ids of the run.
+    """
+    alike = [name for names in look_alikes_across({patient}, groups) for name in names if name in groups]
+    if not alike and patient.isdecimal():
+        number = re.compile(rf"\D0*{patient.lstrip('0') or '0'}")
+        alike = [name for name in sorted(groups) if (end := _LAST_NUMBER.search(name)) and number.fullmatch(end[0])]
+    if not alike and not any(character.isdecimal() for character in patient):
+        alike = difflib.get_close_matches(patient, sorted(groups), n=1, cutoff=0.6)
+    return alike[:3]
 
 
 def _answer(folder: Path, result: Result, name: str) -> PatientAnswer:
