@@ -132,6 +132,12 @@ def test_first_tab_leads_past_the_contents(browser: Chromium, pages):
     assert browser.evaluate(outline + "getComputedStyle(document.activeElement).outlineStyle)") == "solid"
 
 
+def test_a_first_screen_without_pictures_is_not_torn_apart(browser: Chromium, pages):
+    browser.open(pages["plain"], width=1280, height=900)
+    place = "document.querySelector('.lead > {}').getBoundingClientRect().{}"
+    assert browser.evaluate(place.format(".facts", "top")) - browser.evaluate(place.format(".callout", "bottom")) < 60
+
+
 def test_print_unfolds_and_leaves_the_contents_out(browser: Chromium, pages, tmp_path):
     browser.open(pages["plain"], media="print")
     shown = "document.querySelector('nav').getClientRects().length"

@@ -292,10 +292,14 @@ def subgroup_answer(
         return ["Yes. ", *pieces, how]
     noticeable = column_numbers(compared, "noticeable")
     if np.isnan(noticeable).all():
-        return f"Of no level is that sure, and no level has enough {units} for a difference to be noticed. {how}"
+        return (
+            f"No level is surely more exposed than the others, and none has enough {units} for a difference to be "
+            f"noticed. {how}"
+        )
     return (
-        f"Of no level is that sure. A difference of {form(float(np.nanmax(noticeable)))} {unit} would have been "
-        f"noticed in every level in {share_words(POWER)}, at level {SUBGROUP_LEVEL:g} over all of them. {how}"
+        f"No level is surely more exposed than the others. A difference of {form(float(np.nanmax(noticeable)))} {unit} "
+        f"would have been noticed in every level in {share_words(POWER)}, at level {SUBGROUP_LEVEL:g} over all of "
+        f"them. {how}"
     )
 
 

@@ -12,10 +12,13 @@ from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import WHOLE, Context, Evidence, Items, margin_of_loss
 from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.classifier.options import AnalysisOptions
-from memorisk.audits.classifier.pages.audit import classifier_page
+from memorisk.audits.classifier.pages.audit import classifier_page, first_screen
+from memorisk.audits.classifier.pages.people import subgroup_facts
 from memorisk.audits.classifier.tables.attacks import ALL
 from memorisk.audits.classifier.tables.subgroups import ScoredPatients
 from memorisk.audits.subgroups import subgroups
+from memorisk.report.first_screen import MOST_FACTS
+from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, redact
 from memorisk.runs.errors import InputError
@@ -103,6 +106,16 @@ def test_a_redacted_page_names_no_patient_and_the_page_answers_both_questions(of
     hidden = render_page(classifier_page(redact(of_women), redact=True))
     assert "Is one subgroup remembered more?" in hidden
     assert "a-canary-" not in hidden
+
+
+def test_the_first_screen_counts_the_levels_that_are_remembered_more(of_women: Result) -> None:
+    (fact,) = subgroup_facts(of_women)
+    assert (fact.value, fact.note) == ("1", "of 2 compared, by sex")
+    assert fact in first_screen(of_women).facts[:MOST_FACTS]
+    assert subgroup_facts(redact(of_women)) == [fact]
+    table = of_women.tables["subgroups"]
+    blind = of_women.replace(tables={**of_women.tables, "subgroups": table.assign(p=np.nan, more_exposed=False)})
+    assert subgroup_facts(blind)[0].value == NOT_TESTED, "0 would look like a finding"
 
 
 def test_without_columns_there_is_no_table_of_subgroups(of_women: Result) -> None:

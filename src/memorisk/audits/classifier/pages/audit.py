@@ -23,7 +23,7 @@ from memorisk.audits.classifier.pages.memorization import (
     rarest_sentence,
     rarity_section,
 )
-from memorisk.audits.classifier.pages.people import patient_section, subgroup_section
+from memorisk.audits.classifier.pages.people import patient_section, subgroup_facts, subgroup_section
 from memorisk.audits.classifier.pages.result_view import ResultView, listed, settings
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, DenoisingUtility, FindingsUtility, Placebo, Utility
 from memorisk.report.blocks import (
@@ -150,6 +150,7 @@ def _facts(reading: ResultView) -> list[Fact]:
         Fact("Images scored", count(reading.images_scored), _of_total(total.n_images)),
         *([] if reading.unit == "image" else [groups]),
         Fact("Classes", count(len(reading.findings)), reading.tier_note()),
+        *subgroup_facts(reading.result),
         Fact("Models trained", "not stated" if models is None else count(models), reading.seed_note()),
         Fact(f"{reading.units.capitalize()} flagged", _flagged(reading), _other_list(reading)),
     ]

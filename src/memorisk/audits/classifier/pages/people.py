@@ -9,10 +9,11 @@ import pandas as pd
 from memorisk.audits.classifier.pages.attacks import attack_title
 from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.audits.classifier.tables.subgroups import PATIENTS
-from memorisk.audits.subgroups import SUBGROUPS, subgroup_answer, subgroup_name
+from memorisk.audits.subgroups import SUBGROUPS, most_exposed, subgroup_answer, subgroup_name
 from memorisk.report.blocks import (
     Block,
     Column,
+    Fact,
     Figure,
     Paragraph,
     Section,
@@ -22,11 +23,29 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import column_numbers, column_texts, decimal, percent, probability, rows
+from memorisk.report.columns import column_numbers, column_texts, count, decimal, percent, probability, rows
 from memorisk.report.figures import memorization as figures
 from memorisk.report.flagged import NOT_TESTED
+from memorisk.report.result import Result
+from memorisk.runs.errors import listed
 from memorisk.statistics.memorization.patient_auc import SURE_AUC
 from memorisk.statistics.verdicts.levels import POWER, share_words
+
+
+def subgroup_facts(result: Result) -> list[Fact]:
+    """Count the levels that are surely remembered more than the others; nothing without columns.
+
+    Args:
+        result: Result of the audit.
+    """
+    table = result.tables.get(SUBGROUPS)
+    if table is None or not len(table):
+        return []
+    compared = rows(table, ~np.isnan(column_numbers(table, "p")))
+    by = f"by {listed(list(dict.fromkeys(column_texts(compared if len(compared) else table, 'column'))), 3)}"
+    if not len(compared):
+        return [Fact("Subgroups remembered more", NOT_TESTED, by)]
+    return [Fact("Subgroups remembered more", count(len(most_exposed(table))), f"of {len(compared)} compared, {by}")]
 
 
 def subgroup_section(reading: ResultView) -> list[Section]:
