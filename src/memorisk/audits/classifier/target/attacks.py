@@ -377,8 +377,8 @@ def check_target_file(parts: Parts, options: ClassifierOptions) -> None:
     decoded images show, their channels and those that cannot be read, is taken from the file.
 
     Raises:
-        InputError: There is no file, it is of no format that is read, it does not match the network or the classes, or
-            the order of its outputs names other classes.
+        InputError: The file does not exist, cannot be read, or does not match the network or the classes, or the order
+            of its outputs names other classes.
     """
     _class_order(parts.classes, options)
     side, name = options.size, options.one_model
@@ -418,7 +418,7 @@ def _read_target(options: ClassifierOptions) -> Path:
     """Return the file of the model that is to be released, with the tensors that it must have.
 
     Raises:
-        InputError: There is no file, or it holds no tensors by name.
+        InputError: The file does not exist, or holds no tensors by name.
     """
     assert options.target is not None
     if options.train is not None and options.one_model == "auto":
