@@ -1,5 +1,6 @@
 """The sign-flip p-values against their definition written as loops, and their symmetries."""
 
+import warnings
 from itertools import product
 from math import ceil
 
@@ -13,6 +14,7 @@ from memorisk.statistics.memorization.sign_flips import (
     gap_statistic,
     image_correlation,
     least_total,
+    median_error,
     sign_flip_p_values,
     sums_of_images,
     typical_error,
@@ -501,3 +503,17 @@ def test_misfits_are_refused_in_one_line(call, words):
     with pytest.raises(InputError, match=words) as refused:
         call()
     assert "\n" not in str(refused.value)
+
+
+def test_images_without_any_gap_hide_no_other() -> None:
+    """With most gaps 0 the offset is 0: the statistic of an image without a gap is 0, and reaches nobody's."""
+    rng = np.random.default_rng(4)
+    gap = np.zeros((6, 40))
+    gap[:, :10] = rng.normal(size=(6, 10))
+    assert median_error(gap) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        statistic = gap_statistic(gap.sum(axis=0)[None], gap, 0.0, 1.0)[0]
+    assert (statistic[10:] == 0).all()
+    mean, error = gap.mean(axis=0), gap.std(axis=0) / np.sqrt(5)
+    np.testing.assert_allclose(statistic[:10], mean[:10] / error[:10])

@@ -64,6 +64,9 @@ image decides, and a patient of 60 images is listed four times as often as one o
 REFERENCE = 2**20
 """Flipped values of images by which sizes are compared, about."""
 
+_LEAST_ERROR = float(np.sqrt(np.finfo(np.float64).tiny))
+"""Offset where most gaps are 0: an image without any gap has the statistic 0, not 0 / 0."""
+
 ROUNDING = 1e-12
 """Relative difference up to which statistics count as equal."""
 
@@ -139,7 +142,8 @@ def gap_statistic(total: FloatArray, gap: FloatArray, offset: float, weight: flo
         squares += row * row
     mean = total / n_seeds
     spread = np.maximum(squares / n_seeds - mean * mean, 0.0)
-    return mean / (np.sqrt(spread / max(n_seeds - 1, 1)) + offset) ** weight
+    error = np.sqrt(spread / max(n_seeds - 1, 1)) + (offset or _LEAST_ERROR)
+    return mean / error**weight
 
 
 def least_total(statistic: FloatArray, gap: FloatArray, offset: float, weight: float) -> FloatArray:
