@@ -76,12 +76,13 @@ def test_weighted_levels_find_more_than_any_single_level():
     assert effect(level_weights(a, b, unseen)) > 1.5 * max(single)
 
 
-def test_a_level_without_noise_counts_nothing():
+def test_a_level_at_which_unseen_gaps_are_all_zero_is_not_left_out_in_silence():
+    """Its weight would be 0, whatever the gaps of scored images are: all that is remembered there would go unseen."""
     a, b, unseen = losses()
-    a[:, 0], b[:, 0] = 1.0, 1.0
-    weights = level_weights(a, b, unseen)
-    assert weights[0] == 0
-    assert (weights[1:] > 0).all()
+    a[:, 1] = b[:, 1] = 0.01
+    b[:, 1, ~unseen] = 0.0
+    with pytest.raises(InputError, match=r"the same loss at level 2 of 4: .* or leave that level out$"):
+        level_weights(a, b, unseen)
 
 
 def test_losses_that_cannot_be_weighted_are_refused():

@@ -36,11 +36,11 @@ def level_weights(loss_a: ArrayLike, loss_b: ArrayLike, unseen: ArrayLike) -> Fl
         unseen: Mask of the images that no model saw, [I].
 
     Returns:
-        Weights, [L]; 0 for a level at which both models of every pair give each unseen image the same loss.
+        Weights, [L].
 
     Raises:
-        InputError: Shapes differ, a loss is not finite, fewer than two images are unseen, or no level tells models
-            apart.
+        InputError: Shapes differ, a loss is not finite, fewer than two images are unseen, or both models of every pair
+            give each unseen image the same loss at a level, so that the size of a gap there is not known.
 
     Example:
         >>> a = np.zeros((1, 2, 4))
@@ -61,13 +61,14 @@ def level_weights(loss_a: ArrayLike, loss_b: ArrayLike, unseen: ArrayLike) -> Fl
         raise InputError("a loss is not a finite number: find the model that diverged")
     gap = (b - a)[:, :, held_out]
     spread = _spread(gap)  # [L]
-    weights = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-    joined = _spread(np.einsum("l,sli->si", weights, gap)[:, None])[0]
-    if not joined > 0:
+    if not spread.all():
+        at = f" at level {int(np.flatnonzero(spread == 0)[0]) + 1} of {len(spread)}" if len(spread) > 1 else ""
         raise InputError(
-            "both models of every pair give each unseen image the same loss: score each by its own weights"
+            f"both models of every pair give each unseen image the same loss{at}: score each by its own weights, with "
+            f"all digits{', or leave that level out' * (len(spread) > 1)}"
         )
-    return weights / joined
+    weights = 1.0 / spread
+    return weights / _spread(np.einsum("l,sli->si", weights, gap)[:, None])[0]
 
 
 def joined_losses(losses: ArrayLike, weights: ArrayLike) -> FloatArray:

@@ -189,6 +189,10 @@ def test_the_limit_of_what_models_explain_is_too_high_in_one_of_forty_audits() -
         ),
         (lambda t: t.assign(loss=t["loss"] - 1), "not finite numbers of at least 0.*an error is needed"),
         (lambda t: t.assign(loss=t.groupby(["image", "level"])["loss"].transform("mean")), "gives? .* the same loss"),
+        (
+            lambda t: t.assign(loss=t["loss"].where((t["level"] != "t1") | (t["split"] != "test"), 0.01)),
+            "give each unseen image the same loss at level 2 of 2: score each by its own weights, with all digits, or",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_joined_is_refused_with_the_way_out(change, message: str) -> None:
