@@ -102,6 +102,9 @@ def test_a_redacted_page_names_no_patient_and_the_page_answers_both_questions(of
     page = render_page(classifier_page(of_women))
     assert "Is one subgroup remembered more?" in page
     assert "How surely single patients are found" in page
+    section = page[page.index('id="subgroups"') :].partition("</section>")[0]
+    assert "not given, since fewer than 10 remain" in section
+    assert "not tested" not in section
     assert "a-canary-0" in page
     hidden = render_page(classifier_page(redact(of_women), redact=True))
     assert "Is one subgroup remembered more?" in hidden

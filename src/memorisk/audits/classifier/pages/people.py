@@ -9,7 +9,7 @@ import pandas as pd
 from memorisk.audits.classifier.pages.attacks import attack_title
 from memorisk.audits.classifier.pages.result_view import ResultView
 from memorisk.audits.classifier.tables.subgroups import PATIENTS
-from memorisk.audits.subgroups import SUBGROUPS, most_exposed, subgroup_answer, subgroup_name
+from memorisk.audits.subgroups import LEAST_PATIENTS, SUBGROUPS, most_exposed, subgroup_answer, subgroup_name
 from memorisk.report.blocks import (
     Block,
     Column,
@@ -23,7 +23,7 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import column_numbers, column_texts, count, decimal, percent, probability, rows
+from memorisk.report.columns import booleans, column_numbers, column_texts, count, decimal, percent, probability, rows
 from memorisk.report.figures import memorization as figures
 from memorisk.report.flagged import NOT_TESTED
 from memorisk.report.result import Result
@@ -88,13 +88,15 @@ def _answer(with_mean: pd.DataFrame, reading: ResultView) -> Text:
 
 def _subgroup_table(named: pd.DataFrame, reading: ResultView) -> Table:
     attack = next(filter(None, column_texts(named, "attack")), "")
+    is_tested = booleans(reading.result.per_class, "testable").any()
+    unknown = f"not given, since fewer than {LEAST_PATIENTS} remain" if is_tested else NOT_TESTED
     columns = [
         words("subgroup", "Subgroup", row=True),
         number("n_patients", reading.units.capitalize(), "count"),
         estimate("mean", "Mean M [95 % interval]", low="low", high="high"),
         estimate("difference", "Difference from others [95 % interval]"),
         number("adjusted", "p, corrected", "probability"),
-        number("n_flagged", "Flagged", "count", missing=NOT_TESTED),
+        number("n_flagged", "Flagged", "count", missing=unknown),
         Column(source="share", heading="Share flagged [95 %]", format="percent", interval=("share_low", "share_high")),
         estimate("auc", "Attack AUC [95 %]"),
         number("noticeable", "Noticeable difference", "decimal"),
