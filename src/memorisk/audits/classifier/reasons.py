@@ -325,7 +325,7 @@ def members_unconfirmed(per_class: pd.DataFrame, context: Context, units: UnitNa
 
     Args:
         per_class: One row per class.
-        context: How the models were made.
+        context: Context of the audit: who made the models.
         units: Names of a group, with the scale of losses.
     """
     low, flagged, mean = (per_class[name].to_numpy(dtype=float) for name in ("low", "verdict_flagged", "mean"))
