@@ -61,14 +61,16 @@ def level_weights(loss_a: ArrayLike, loss_b: ArrayLike, unseen: ArrayLike) -> Fl
         raise InputError("a loss is not a finite number: find the model that diverged")
     gap = (b - a)[:, :, held_out]
     spread = _spread(gap)  # [L]
-    if not spread.all():
-        at = f" at level {int(np.flatnonzero(spread == 0)[0]) + 1} of {len(spread)}" if len(spread) > 1 else ""
+    weights = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    joined = _spread(np.einsum("l,sli->si", weights, gap)[:, None])[0]
+    if not (spread.all() and joined > 0):
+        blind = np.flatnonzero(spread == 0)
+        at = f" at level {blind[0] + 1} of {len(spread)}" if len(blind) and len(spread) > 1 else ""
         raise InputError(
             f"both models of every pair give each unseen image the same loss{at}: score each by its own weights, with "
-            f"all digits{', or leave that level out' * (len(spread) > 1)}"
+            f"all digits{', or leave that level out' * bool(at)}"
         )
-    weights = 1.0 / spread
-    return weights / _spread(np.einsum("l,sli->si", weights, gap)[:, None])[0]
+    return weights / joined
 
 
 def joined_losses(losses: ArrayLike, weights: ArrayLike) -> FloatArray:
