@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from memorisk.audits.watch.loss_gaps import LEVELS, PAIRS
 from memorisk.audits.watch.options import WatchSettings
 from memorisk.audits.watch.run import plan_watch, plan_within, watch_training, watch_within
 from memorisk.training.generators.command import train_generator
@@ -92,7 +93,8 @@ def test_looks_at_a_run_draw_and_pass_what_was_counted(tmp_path: Path, store: Pa
         train_generator("digits", out=run, on_snapshot=watch, keep_snapshots=True, sample=100, **how)
     assert set(planned.at_most) == {"images_drawn", "images_passed", "pairs"}
     assert (planned.images_drawn, planned.pairs) == (2 * 5, found.pairs)
-    assert planned.images_passed == found.images_passed - 2 * held == 2 * 5 * 3
+    losses = 2 * (5 + 5) * LEVELS * 2 * PAIRS  # of two looks, on five training and five held-out patients
+    assert planned.images_passed == found.images_passed - 2 * held == 2 * 5 * 3 + losses
     left = {"out": tmp_path / "later", **asked}
     plan = plan_watch(run, **left).cost
     with counted() as found:

@@ -160,7 +160,8 @@ def test_a_look_that_was_had_is_found_and_not_repeated(digits, tmp_path):
     look = first.look(5, sample, held_out_loss=1.5)
     before = {name: (tmp_path / "w" / name).read_bytes() for name in (EVALUATIONS_FILE, LISTED_FILE)}
     again = watch_of(digits, tmp_path / "w", images=50, seed=7)
-    no_fid = dict.fromkeys(("fid", "fid_low", "fid_high", "fid_same_number", "fid_held_out"), 0.0)  # NaN equals nothing
+    missing = ("fid", "fid_low", "fid_high", "fid_same_number", "fid_held_out", "loss_auc")
+    no_fid = dict.fromkeys(missing, 0.0)  # NaN equals nothing
     assert replace(again.look(5, sample), **no_fid) == replace(look, **no_fid)
     assert calls == [(50, 7)]
     assert before == {name: (tmp_path / "w" / name).read_bytes() for name in (EVALUATIONS_FILE, LISTED_FILE)}

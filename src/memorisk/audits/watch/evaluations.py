@@ -153,6 +153,9 @@ CURVES = (
     "fid_same_number",
     "fid_held_out",
     "held_out_loss",
+    "loss_auc",
+    "loss_auc_low",
+    "loss_auc_high",
 )
 """Numbers of a look that are logged; ids of patients are not."""
 _MLFLOW_RUN = "mlflow.json"

@@ -27,6 +27,7 @@ from memorisk.audits.comparison.knowledge import trained_on_more, unknown_weight
 from memorisk.audits.watch.callbacks import lightning_callback, trainer_callback
 from memorisk.audits.watch.drawn_images import Sample, preserve_random_state, sample_generator, sample_pipeline
 from memorisk.audits.watch.evaluations import LISTED_COLUMNS, EvaluationLog, Tracker, open_trackers
+from memorisk.audits.watch.loss_gaps import NoisePredictor, loss_fields, own_predictor, predictor_of
 from memorisk.audits.watch.measurements import (
     EvaluationQuality,
     distances,
@@ -58,6 +59,7 @@ from memorisk.images.sources.overlap import path_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.encoders.networks import state_fingerprint
 from memorisk.models.generators.generators import Generator
+from memorisk.models.settings import GeneratorConfig
 from memorisk.report.columns import capitalized
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, plural
@@ -259,6 +261,7 @@ class MemorizationWatch:
         *,
         held_out_loss: float | None = None,
         weights: str | nn.Module = "",
+        network: Any = None,
     ) -> Evaluation:
         """Draw, compare, write down; a look at the same step and weights is found, not repeated.
 
@@ -269,12 +272,16 @@ class MemorizationWatch:
             held_out_loss: Held-out loss of the training, to be noted.
             weights: Identifier of the weights that draw, or the network: another training's look at the same step is
                 then not taken for this one's.
+            network: Network whose losses on training and held-out images are compared, ``(network, scheduler)`` or an
+                object with ``loss(images, noise, level)``, as a training function of `audit_generator` returns it; or
+                a generator of memorisk. None: losses are not compared.
 
         Returns:
             Evaluation; ``go_on`` is False where the training should stop.
 
         Raises:
-            InputError: The function gives no such images.
+            InputError: The function gives no such images, or the scheduler has no noise levels.
+            UserCodeError: ``network`` is something else.
         """
         state = state_fingerprint(weights) if isinstance(weights, nn.Module) else weights
         if (earlier := self.book.found(step, state)) is not None:
@@ -282,7 +289,7 @@ class MemorizationWatch:
         drawn = self._drawn(sample)
         if self.folder is not None:
             self._made_folder(self.folder)
-        look, listed = self._measured(step, state, drawn, held_out_loss)
+        look, listed = self._measured(step, state, drawn, held_out_loss, self._predictor(network))
         for tracker in self.trackers:
             tracker.log(look)
         if self.folder is None:
@@ -300,9 +307,8 @@ class MemorizationWatch:
         generator = snapshot.generator
         self.know(generator)
         sample = sample_generator(generator, self.options.sampling(), self.options.device)
-        return self.look(
-            snapshot.step, sample, held_out_loss=snapshot.held_out_loss, weights=generator.source
-        ).go_on  # fmt: skip
+        loss, weights = snapshot.held_out_loss, generator.source
+        return self.look(snapshot.step, sample, held_out_loss=loss, weights=weights, network=generator).go_on
 
     def pipeline(self, pipeline: Any, **how: Any) -> Sample:
         """Make a sample of a pipeline of diffusers; arguments as for `audits.watch.drawn_images.sample_pipeline`."""
@@ -383,8 +389,16 @@ class MemorizationWatch:
             match_channels(images, self.real.train, "the drawn images"), "drawn", cache=self.options.store
         )
 
+    def _predictor(self, network: Any) -> NoisePredictor | None:
+        """Return the network of a look as a predictor of noise; None where there is none."""
+        if network is None:
+            return None
+        if hasattr(network, "config") and isinstance(network.config, GeneratorConfig):
+            return predictor_of(network, self.real, self.options.device)
+        return own_predictor(network, self.options.device)
+
     def _measured(
-        self, step: int, weights: str, drawn: ImageStore, held_out_loss: float | None
+        self, step: int, weights: str, drawn: ImageStore, held_out_loss: float | None, predictor: NoisePredictor | None
     ) -> tuple[Evaluation, pd.DataFrame]:
         """Compute a look and its list."""
         self.progress("comparing", 0, 0)
@@ -411,6 +425,7 @@ class MemorizationWatch:
             "nominal": self.options.nominal,
             "error": error,
             "held_out_loss": loss,
+            **loss_fields(predictor, self.real, self.options),
             "exceeded": exceeded,
             "go_on": go_on,
             "note": evaluation_note(

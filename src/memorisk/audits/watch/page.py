@@ -157,7 +157,25 @@ def _curves(table: pd.DataFrame, result: WatchResult) -> list[Block]:
                 alternative=_spoken(table, "held_out_loss", lambda value: f"{value:.4g}"),
             )
         )
+    if np.isfinite(columns["loss_auc"]).any():
+        blocks.append(_losses(table))
     return [*blocks, *_tables(table)]
+
+
+def _losses(table: pd.DataFrame) -> Figure:
+    """Draw how well the losses of the network tell training patients from held-out ones."""
+    return Figure(
+        svg=steps_plot(
+            [int(step) for step in table["step"]],
+            {"AUC of the losses, 95 %": limits_of(table, "loss_auc")},
+            y_title="AUC of the losses",
+            reference=(0.5, "no memory"),
+        ),
+        title="Losses of the network",
+        caption="Share of pairs of a training and a held-out patient in which the network's loss on the training "
+        "patient is smaller, with its 95 % interval. It rises before drawn images show anyone, and where none do.",
+        alternative=_spoken(table, "loss_auc", lambda value: f"{value:.3f}"),
+    )
 
 
 def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], result: WatchResult) -> Figure:
@@ -205,17 +223,18 @@ def _tables(table: pd.DataFrame) -> list[Table]:
         "image, as it is, mirrored or turned"
     )
     tables = [Table(frame=table, columns=columns, caption=caption, elsewhere="looks.parquet")]
-    has_fid, has_loss = (np.isfinite(table[name].to_numpy(dtype=float)).any() for name in ("fid", "held_out_loss"))
-    if has_fid or has_loss:
+    names = ("fid", "held_out_loss", "loss_auc")
+    has_fid, has_loss, has_auc = (np.isfinite(table[name].to_numpy(dtype=float)).any() for name in names)
+    if has_fid or has_loss or has_auc:
         fid = [
             number("n_images", "Images", "count"),
             estimate("fid", "FID of these", "power"),
             number("fid_same_number", "Of as many as held out", "power"),
             number("fid_held_out", "Held-out images", "power"),
         ]
-        loss = number("held_out_loss", "Held-out loss")
-        others = [step, *(fid if has_fid else []), *([loss] if has_loss else [])]
-        explanation = "Quality and loss at every look" + (
+        loss, auc = number("held_out_loss", "Held-out loss"), estimate("loss_auc", "AUC of the losses")
+        others = [step, *(fid if has_fid else []), *([loss] if has_loss else []), *([auc] if has_auc else [])]
+        explanation = "Quality and losses at every look" + (
             ". FID falls with the number of images: compare the last two of its columns" if has_fid else ""
         )
         tables.append(Table(frame=table, columns=others, caption=explanation, elsewhere="looks.parquet"))

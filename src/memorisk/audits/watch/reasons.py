@@ -118,6 +118,28 @@ class LookShows(Reason, code="watch-look", bears_on=LIMIT):
         )
 
 
+class LossesDiffer(Reason, code="watch-losses"):
+    """Losses of the network that tell its training patients from held-out ones, at the look where they do most."""
+
+    n_step: int
+    auc: float
+    auc_low: float
+    auc_high: float
+    text = Words(
+        "at step {n_step:,} the network's loss is smaller on a training patient than on a held-out one in {share} of "
+        "pairs, half without memory: it remembers training patients, whether its images show them or not"
+    )
+    plain = Words(
+        "the generator itself, apart from the images that were looked at, tells people of its training data from others"
+    )
+    remedy = Words("an audit of the generator itself before its weights are released (memorisk audit generator)")
+
+    @property
+    def share(self) -> str:
+        """Share of pairs with its interval, in words."""
+        return f"{percent(self.auc)} ({percent(self.auc_low)} to {percent(self.auc_high)})"
+
+
 class LookByItself(Reason, code="watch-look-by-itself"):
     """Look that by itself shows memorization, though the rule did not say stop."""
 

@@ -98,6 +98,15 @@ class Evaluation:
     """Name of the FID, with its features and numbers of images; empty where none was computed."""
     held_out_loss: float
     """Held-out loss of the training, as it was handed in."""
+    loss_auc: float
+    """Share of pairs of a training and a held-out patient in which the network's loss on the training patient is
+    smaller; 0.5 without memory."""
+    loss_auc_low: float
+    """Lower limit of that share."""
+    loss_auc_high: float
+    """Upper limit of that share."""
+    loss_p_value: float
+    """One-sided p-value of that share as at most 0.5."""
     exceeded: bool
     """Whether this look shows what `stop_on` waits for."""
     go_on: bool
@@ -130,6 +139,7 @@ class Evaluation:
         line += copied
         line += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
         line += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
+        line += f", AUC of losses {self.loss_auc:.2f}" if self.loss_auc == self.loss_auc else ""
         line += "" if self.share == self.share or not self.note else f" ({self.note.rstrip('.')})"
         return line + ("" if self.go_on else "; to be stopped")
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from memorisk.audits.comparison.features import UNDEFINED
 from memorisk.audits.watch.evaluations import EvaluationLog
+from memorisk.audits.watch.loss_gaps import n_passes
 from memorisk.audits.watch.measurements import NO_FID
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
 from memorisk.audits.watch.options import AUTO, WatchOptions, WatchSettings, watch_options
@@ -32,6 +33,7 @@ from memorisk.audits.watch.training_outputs import (
 from memorisk.audits.watch.verdict import held_out_needed
 from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.models.encoders.feature_sources import parse_source
+from memorisk.models.settings import DIFFUSION_KINDS
 from memorisk.report.quantities import Quantity, opening
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
@@ -74,6 +76,8 @@ def watch_cost(
     if n is None:
         return cost + Cost(images_drawn=None if kind else 0, images_passed=None, pairs=None)
     drawn = kind_cost(kind, watch.options.sampling(), n) if kind else Cost()
+    if kind in DIFFUSION_KINDS and looks:
+        drawn += Cost(images_passed=len(looks) * n_passes(real, watch.options))
     loose = ["pairs"] if passes or real.detector.measure in UNDEFINED else []
     loose += ["images_passed"] if passes else []
     if bound:

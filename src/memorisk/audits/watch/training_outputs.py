@@ -241,7 +241,8 @@ def _run_outputs(
                 sample = sample_generator(generator, options.sampling(), options.device)
                 loss = held_out_losses(place).get(saved.step)
                 done.add(saved.folder)
-                yield watch.look(saved.step, sample, held_out_loss=loss, weights=generator.source)
+                weights = generator.source
+                yield watch.look(saved.step, sample, held_out_loss=loss, weights=weights, network=generator)
 
     def check(real: RealImages) -> None:
         """Refuse a generator that knows held-out patients; its own validation part does not count as known."""

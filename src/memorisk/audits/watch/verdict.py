@@ -196,7 +196,8 @@ def watch_verdict(result: WatchResult) -> WatchVerdict:
     Args:
         result: Result with at least one look.
     """
-    verdict, doubts = _by_looks(result), (*pixel_doubts(result.looks), *result.real.ids.reasons)
+    verdict = _by_looks(result)
+    doubts = (*pixel_doubts(result.looks), *loss_doubts(result.looks), *result.real.ids.reasons)
     steps = (*verdict.next_steps, *(doubt.remedy for doubt in doubts))
     return replace(verdict, reasons=(*verdict.reasons, *doubts), next_steps=steps)
 
@@ -222,6 +223,9 @@ def _by_looks(result: WatchResult) -> WatchVerdict:
         title = "Held-out images were drawn, so that the looks decide nothing"
         return WatchVerdict("warning", title, sentence, reasons, (_AUDIT,))
     title, n_held = "No memorization was shown", result.real.n_held_patients
+    if loss_doubts(result.looks):
+        title = "The images show no memorization, and the network's losses do"
+        return WatchVerdict("warning", title, sentence, reasons, (_AUDIT,))
     if is_share_unattainable(result.options, result.shared, n_held):
         title += f", and could hardly have been, with {plural(n_held, 'held-out patient', 'held-out patients')}"
     if (blind := blind_looks(result.options, result.looks)) is not None:
@@ -277,6 +281,23 @@ def pixel_doubts(looks: Sequence[Evaluation]) -> tuple[Reason, ...]:
     if most is None or not most.held_out_pixels:
         return ()
     return (why.HeldOutDrawn(n_step=most.step, n_images=most.held_out_pixels, n_drawn=most.n_images),)
+
+
+def loss_doubts(looks: Sequence[Evaluation]) -> tuple[why.LossesDiffer, ...]:
+    """Return the doubt that losses tell training patients apart, by the look that is surest, if one is sure.
+
+    A look is sure where its p is at most the error that it may make, so that all looks together err with that of the
+    watch.
+
+    Args:
+        looks: Looks of a watch.
+    """
+    sure = [look for look in looks if look.loss_p_value <= look.error]
+    if not sure:
+        return ()
+    most = max(sure, key=lambda look: look.loss_auc)
+    low, high = most.loss_auc_low, most.loss_auc_high
+    return (why.LossesDiffer(n_step=most.step, auc=most.loss_auc, auc_low=low, auc_high=high),)
 
 
 def shows_memorization(look: Evaluation) -> bool:

@@ -260,6 +260,16 @@ class Denoiser:
         return share.sqrt().to(x), (1 - share).sqrt().to(x)
 
 
+def usable_times(denoiser: Denoiser) -> np.ndarray:
+    """Return the times among which `levels` chooses, [u] int64: neither the image nor the noise is next to nothing.
+
+    Args:
+        denoiser: Denoiser with its schedule.
+    """
+    low, high = np.log(LEAST_SIGNAL / (1 - LEAST_SIGNAL)), -2 * np.log(LEAST_NOISE)
+    return np.flatnonzero((denoiser.log_snr >= low) & (denoiser.log_snr <= high))
+
+
 def levels(denoiser: Denoiser, n: int = 10) -> np.ndarray:
     """Choose the times nearest to an even grid in the log of signal over noise, no two equal.
 
@@ -282,9 +292,7 @@ def levels(denoiser: Denoiser, n: int = 10) -> np.ndarray:
         >>> levels(Denoiser(lambda x, t: x, schedule), 5).tolist()
         [0, 16, 230, 838, 989]
     """
-    log_snr = denoiser.log_snr
-    low, high = np.log(LEAST_SIGNAL / (1 - LEAST_SIGNAL)), -2 * np.log(LEAST_NOISE)
-    usable = np.flatnonzero((log_snr >= low) & (log_snr <= high))
+    log_snr, usable = denoiser.log_snr, usable_times(denoiser)
     if n < 1 or len(usable) < n:
         raise InputError(f"{n} levels are requested of a schedule with {len(usable)} usable times: ask for 1 to that")
     grid = np.linspace(log_snr[usable[0]], log_snr[usable[-1]], n)

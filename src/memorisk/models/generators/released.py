@@ -145,12 +145,22 @@ def _transformer(folder: Path, name: str) -> ReleasedGenerator:
             f"{name} is conditioned on vectors, which are not known for test images: name a generator of classes, or "
             "one without conditions"
         )
-    null = null_labels(spec, 1) if spec.classes else torch.zeros(1, dtype=torch.int64)
-    denoiser = Denoiser.from_scheduler(generator.network, generator.scheduler, null=null)
+    denoiser = transformer_denoiser(generator)
     latent = "pixels" if generator.vae is None else f"autoencoder:{root or folder}"
     shape = (spec.channels, spec.side, spec.side)
     drawing: Any = generator  # pyright takes no cached_property for a protocol's property
     return ReleasedGenerator(generator.network, denoiser, latent, shape, generator.config.classes, own=drawing)
+
+
+def transformer_denoiser(generator: DiTGenerator) -> Denoiser:
+    """Return a diffusion transformer of classes or of no condition as a predictor of noise, called without a class.
+
+    Args:
+        generator: Generator; one of vectors has no such value.
+    """
+    spec = spec_of(generator.network)
+    null = null_labels(spec, 1) if spec.classes else torch.zeros(1, dtype=torch.int64)
+    return Denoiser.from_scheduler(generator.network, generator.scheduler, null=null)
 
 
 def _unet(folder: Path, lora: Path | None) -> ReleasedGenerator:

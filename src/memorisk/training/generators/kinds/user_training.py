@@ -33,7 +33,7 @@ CALL_FORM = CallForm(
     arrays=("images",), named=("seed", "device"), dataset_named=("seed", "device"), optional=CHECKPOINT_FOLDER
 )
 """Arguments of a function that trains a generator."""
-RETURNS = "return (network, scheduler), or an object with loss(images, noise, level)"
+FORMS = "(network, scheduler), or an object with loss(images, noise, level), is needed"
 _TIMES = 1000
 _TRIED = 2
 _TOLERANCE = 0.01  # a GPU may choose other kernels for one image than for two
@@ -145,7 +145,7 @@ def train_own(
     images = RowDataset(source, rows) if wants_dataset(function) else np.asarray(source[rows])
     with seeded(seed):  # a function that seeds nothing still makes twins that start alike
         value = function(images, seed=seed, device=device, **named, **recipe.settings)
-    denoiser = _opened(value, torch.device(device), name)
+    denoiser = open_own(value, torch.device(device), name)
     _try(denoiser, tried, recipe.levels, name)
     return denoiser
 
@@ -155,8 +155,13 @@ def _negatives(images: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.iinfo(images.dtype).max - np.asarray(images[rows])
 
 
-def _opened(value: Any, device: torch.device, name: str) -> Denoiser:
-    """Open what the user's function returned.
+def open_own(value: Any, device: torch.device, name: str) -> Denoiser:
+    """Open the user's own diffusion model as a predictor of noise.
+
+    Args:
+        value: ``(network, scheduler)``, or an object with ``loss``; a module is moved to the device.
+        device: Device that computes.
+        name: Name of the function or argument that it comes from, in messages.
 
     Raises:
         UserCodeError: It is neither of the two.
@@ -165,13 +170,11 @@ def _opened(value: Any, device: torch.device, name: str) -> Denoiser:
     if isinstance(value, tuple) and len(value) == 2 and callable(value[0]):
         network, scheduler = value
         if not hasattr(scheduler, "config"):
-            raise UserCodeError(
-                f"{name} returned a {type(scheduler).__name__} as scheduler, which has no config: {RETURNS}"
-            )
+            raise UserCodeError(f"{name} gives a {type(scheduler).__name__} as scheduler, which has no config: {FORMS}")
         return Denoiser.from_scheduler(_ready(network, device), scheduler)
     if callable(getattr(value, "loss", None)):
         return OwnLoss(_ready(value, device), where=device)
-    raise UserCodeError(f"{name} returned {one_line(type(value).__name__, 60)}: {RETURNS}")
+    raise UserCodeError(f"{name} gives {one_line(type(value).__name__, 60)}: {FORMS}")
 
 
 def _ready(model: Any, device: torch.device) -> Any:
