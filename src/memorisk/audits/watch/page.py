@@ -25,7 +25,7 @@ from memorisk.report.blocks import (
     number,
     words,
 )
-from memorisk.report.columns import capitalized, count, percent
+from memorisk.report.columns import capitalized, column_numbers, count, percent
 from memorisk.report.figures.curves import steps_plot
 from memorisk.report.first_screen import FirstScreen
 from memorisk.report.glance import dots_figure, in_short, limits_of
@@ -115,10 +115,13 @@ def _compared(look: Evaluation, result: WatchResult) -> int:
 
 
 def _glance(table: pd.DataFrame, result: WatchResult) -> list[Block]:
-    """Draw the memorized share step by step, and the patients listed at the last look."""
-    last = result.looks[-1]
-    listed = [] if last.listed is None else [dots_figure(last.listed, last.n_train, "training patients", "listed")]
-    return [in_short(_share(table, result), "Memorized share, step by step"), *listed]
+    """Draw the memorized share step by step, and the listed patients, or without any the losses of the network."""
+    last, share = result.looks[-1], in_short(_share(table, result), "Memorized share, step by step")
+    if not last.n_listed and np.isfinite(column_numbers(table, "loss_auc")).any():
+        return [share, in_short(_losses(table), "Losses of the network, step by step")]
+    if last.n_listed is None:
+        return [share]
+    return [share, dots_figure(last.n_listed, last.n_train, "training patients", "listed")]
 
 
 def _share(table: pd.DataFrame, result: WatchResult) -> Figure:
