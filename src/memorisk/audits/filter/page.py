@@ -312,7 +312,12 @@ def _figure(result: Result, detector: DetectorSummary, threshold: float) -> Figu
     marked = [max(top - threshold, 0.0)]
     medians = [f"{what}: median {decimal(np.median(values))}" for what, values in distances.items()]
     return Figure(
-        svg=distance_plot(distances, x_title="Below the same vector", marked=marked, marked_as="threshold"),
+        svg=distance_plot(
+            distances,
+            x_title="Score of an image with itself, less that of the pair",
+            marked=marked,
+            marked_as="threshold",
+        ),
         title="Best matches and calibration pairs",
         caption=[Name(name), f": {detector.compares}."],
         alternative="; ".join(medians) + f"; threshold {decimal(marked[0])}.",
