@@ -93,12 +93,12 @@ class Manifest:
     @property
     def unread(self) -> pd.DataFrame:
         """List the ``skipped`` files that may hold images: no text, DICOM plan, hidden or read elsewhere, dropped."""
-        reasons = self.skipped["reason"].astype(str)
-        explained = (
-            reasons.isin([TEXT_FILE, TABLE_FILE, LINKED_FOLDER, HIDDEN_FILE, DROPPED_LABEL])
-            | reasons.str.startswith(NO_PATIENT_PICTURE)
-        ).to_numpy()
-        return self.skipped.take(np.flatnonzero(~explained))
+        return self._skipped_except(TEXT_FILE, TABLE_FILE, LINKED_FOLDER, HIDDEN_FILE, DROPPED_LABEL)
+
+    @property
+    def not_compared(self) -> pd.DataFrame:
+        """List the ``skipped`` files that may show people: `unread`, and images whose label is dropped."""
+        return self._skipped_except(TEXT_FILE, TABLE_FILE, LINKED_FOLDER, HIDDEN_FILE)
 
     @property
     def tables_hint(self) -> str:
@@ -211,6 +211,12 @@ class Manifest:
                 f"{one_line(self.name)}: {len(twice):,} image ids occur more than once ({listed(twice)}); "
                 "each image needs an id of its own"
             )
+
+    def _skipped_except(self, *explained: str) -> pd.DataFrame:
+        """Return the rows of ``skipped`` for other reasons than these, and than files without a patient's picture."""
+        reasons = self.skipped["reason"].astype(str)
+        out = reasons.isin(explained) | reasons.str.startswith(NO_PATIENT_PICTURE)
+        return self.skipped.take(np.flatnonzero(~out.to_numpy()))
 
     def _texts(self, column: str) -> np.ndarray:
         return np.array(self.table[column].tolist(), dtype=object)

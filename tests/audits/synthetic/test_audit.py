@@ -636,6 +636,13 @@ def test_training_images_that_were_not_read_keep_a_pass_away_and_texts_beside_th
     assert (found.status, found.verdict["n_train_unread"]) == ("undecided", 1)
     assert "1 file or image of the training set was not read: copies of these are not found" in found.verdict["why"][0]
     assert found.tables["unread"][["part", "image"]].to_numpy().tolist() == [["training", "more.heic"]]
+    (place / "trained" / "more.heic").unlink()
+    dropped = audit_synthetic(
+        place / "trained", ours, out="runs/dropped", label_from=r"(\d+)", drop_label=("000",), **given
+    )
+    assert isinstance(dropped, Result)
+    assert (dropped.status, dropped.verdict["n_train_unread"]) == ("undecided", 1)
+    assert dropped.tables["unread"][["part", "image"]].to_numpy().tolist() == [["training", "000.png"]]
 
 
 def test_the_command_refuses_in_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -488,16 +488,19 @@ def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
 
 
 def n_unread(store: ImageStore) -> int:
-    """Count the images and files of a set that were not read, without texts that lie with them."""
-    return len(store.skipped) + len(store.manifest.unread)
+    """Count the images and files of a set that were not read, without texts that lie with them.
+
+    An image whose label is dropped counts: a person is compared whatever the label.
+    """
+    return len(store.skipped) + len(store.manifest.not_compared)
 
 
 def _unread_notes(stores: dict[str, ImageStore]) -> list[str]:
-    """Note how many images could not be read, or have no file."""
+    """Note how many images of each set were not read."""
     notes = []
     for what, store in stores.items():
         if n := n_unread(store):
-            notes.append(f"{n:,} {what} images or files could not be read, or are not there; nothing is known of them.")
+            notes.append(f"{n:,} {what} images or files were not read; nothing is known of them.")
     return notes
 
 

@@ -75,5 +75,5 @@ class TrainingUnread(Reason, code="training-unread"):
         "{n_files:file or image|files or images} of the training set {n_files:|was|were} not read: copies of these are "
         "not found"
     )
-    plain = Words("{n_files:training file|training files} could not be read, so that copies of them are not found")
+    plain = Words("{n_files:training file was|training files were} not read, so that copies of them are not found")
     remedy = Words("training images that can be read, or a folder without these files if nothing was trained on them")

@@ -291,7 +291,7 @@ def decode_sets(
     left_out, merged, alike, unseen, notes = ExcludedIdentities(), 0, LookAlikes(), [], list(opened.notes)
     if calibration is not None:
         if skipped := n_unread(calibration):
-            notes.append(f"{skipped:,} calibration images could not be read or have no file; they take no part.")
+            notes.append(f"{skipped:,} calibration images were not read; they take no part.")
         new = new_identities(train, calibration, detectors, progress)
         calibration, left_out, merged, alike = new.store, new.left_out, new.merged, new.alike
         notes += new.notes

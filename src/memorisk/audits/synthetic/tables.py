@@ -47,7 +47,7 @@ class SyntheticTables:
         self.labels = sets.synthetic.manifest.labels
         self.train_labels = sets.train.manifest.labels
         self.skipped = {
-            what: (store.skipped, store.manifest.unread)
+            what: (store.skipped, store.manifest.not_compared)
             for what, store in (("training", sets.train), ("synthetic", sets.synthetic), ("held out", sets.held))
             if store is not None
         }
