@@ -8,7 +8,14 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier.analysis import design_checks
-from memorisk.audits.classifier.evidence import Context, Evidence, evidence_from_table, largest_loss, write_scores
+from memorisk.audits.classifier.evidence import (
+    WHOLE,
+    Context,
+    Evidence,
+    evidence_from_table,
+    largest_loss,
+    write_scores,
+)
 from memorisk.runs.errors import InputError
 from memorisk.statistics.verdicts.checks import COULD_NOT_LOOK, NOTHING, Check
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR
@@ -161,3 +168,12 @@ def test_a_ceiling_in_one_class_is_a_doubt_though_another_class_has_larger_losse
     check = outcome(replace(evidence, loss_a=clipped(evidence.loss_a), loss_b=clipped(evidence.loss_b)))
     assert (check.outcome, check.reason) == (COULD_NOT_LOOK, "losses-at-ceiling")
     assert check.numbers["ceiling"] == ceiling
+
+
+def test_a_row_of_all_findings_is_there_for_every_image_or_for_none(table):
+    """Attacks use these rows alone, so that images without one took no part; without any test image they broke off."""
+    of_all = table.assign(label=WHOLE)
+    assert evidence_from_table(pd.concat([table, of_all])).items.whole.sum() == table["image"].nunique()
+    for rows in (of_all["split"] != "test", of_all["image"] != of_all["image"].iloc[0]):
+        with pytest.raises(InputError, match=r"no row of the label '\(all findings\)', which others have"):
+            evidence_from_table(pd.concat([table, of_all[rows]]))

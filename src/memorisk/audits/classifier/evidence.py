@@ -37,7 +37,7 @@ from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, LookAlikes, Placebo, Privacy, Unscored, Utility
 from memorisk.audits.subgroups import Subgroups
 from memorisk.images.identity import IdDoubt
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.files import atomic_path
 from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale, find_scale
@@ -206,6 +206,7 @@ def evidence_from_table(table: pd.DataFrame, scale: LossScale = CROSS_ENTROPY) -
     items_table = table.drop_duplicates(keys).sort_values(keys, kind="stable").reset_index(drop=True)
     index = _pairs(items_table)
     items = Items(*(items_table[c].to_numpy(dtype=object) for c in ("image", "label", "group", "split")))
+    _refuse_without_whole(items)
     seeds = np.unique(np.asarray(table["seed"]))
     halves: dict[str, list[np.ndarray]] = {n: [] for n in _MATRICES}
     for seed in seeds:
@@ -226,6 +227,20 @@ def evidence_from_table(table: pd.DataFrame, scale: LossScale = CROSS_ENTROPY) -
     evidence = Evidence(items, seeds, _design_of(items, design_roles), **matrices, scale=scale.name)
     _check_membership(evidence)
     return evidence
+
+
+def _refuse_without_whole(items: Items) -> None:
+    """Refuse images without a row of all findings where others have one: attacks would leave them out.
+
+    Raises:
+        InputError: Some images have such a row and others do not.
+    """
+    without = sorted(set(items.image.tolist()) - set(items.image[items.whole].tolist()))
+    if without:
+        raise InputError(
+            f"{plural(len(without), 'image has', 'images have')} no row of the label {WHOLE!r}, which others have "
+            f"({listed(without, 3)}): every image needs one, or none"
+        )
 
 
 def _pairs(table: pd.DataFrame) -> pd.MultiIndex:
