@@ -194,8 +194,12 @@ class PixelRule:
             channels=options.channels,
         )
 
-    def read(self, source: Source) -> np.ndarray:
+    def read(self, source: Source, *, opaque: bool = False) -> np.ndarray:
         """Read the full-resolution pixels [h, w, c] uint8 or uint16.
+
+        Args:
+            source: Place of the pixels.
+            opaque: Whether transparency is left out (`read_image`).
 
         Raises:
             InputError: The image cannot be read.
@@ -207,6 +211,7 @@ class PixelRule:
             depth=self.depth,
             window=self.window,
             max_pixels=self.max_pixels,
+            opaque=opaque,
         )
 
     def prepare(self, image: np.ndarray) -> np.ndarray:

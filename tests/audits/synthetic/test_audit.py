@@ -16,9 +16,9 @@ from memorisk.audits.comparison.terms import TrainingUnread
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic import run as audit_module
 from memorisk.audits.synthetic.options import synthetic_options
-from memorisk.audits.synthetic.reasons import FramesLeft, NoHeldOut
+from memorisk.audits.synthetic.reasons import FramesLeft, NoHeldOut, TrainingTransparent
 from memorisk.audits.synthetic.result import SyntheticNumbers, SyntheticSummary
-from memorisk.audits.synthetic.run import audit_synthetic
+from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.alterations.plants import PLANT_KINDS
 from memorisk.images.copies.near_copies import ORIENTATIONS, orientations
@@ -194,6 +194,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "2 synthetic images show next to nothing (fewer than 3 grey levels of 256)" in dark[0]
     assert "images check" in dark[1]
     assert "1 training image shows next to nothing" in doubts({"n_train_blank": 1})[0]
+    assert "1 training image holds a picture under transparent pixels" in doubts({"n_train_hiding": 1})[0]
     colour = doubts({"n_synthetic_coloured": 2})
     assert "2 synthetic images have colour, and all real images are grey" in colour[0]
     assert colour[1].startswith("--channels 1")
@@ -637,6 +638,12 @@ def test_training_images_that_were_not_read_keep_a_pass_away_and_texts_beside_th
     assert "1 file or image of the training set was not read: copies of these are not found" in found.verdict["why"][0]
     assert found.tables["unread"][["part", "image"]].to_numpy().tolist() == [["training", "more.heic"]]
     (place / "trained" / "more.heic").unlink()
+    masked = np.zeros((*train[0].shape[:2], 2), np.uint8)
+    masked[..., 0], masked[2:6, 2:6, 1] = train[0][..., 0], 255
+    Image.fromarray(masked).save(place / "trained" / "000.png")
+    plan = audit_synthetic(place / "trained", ours, out="runs/masked", dry_run=True, **given)
+    assert isinstance(plan, SyntheticPlan)
+    assert plan.lacking == (TrainingTransparent(n_images=1).text,)
     dropped = audit_synthetic(
         place / "trained", ours, out="runs/dropped", label_from=r"(\d+)", drop_label=("000",), **given
     )

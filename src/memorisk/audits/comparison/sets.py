@@ -27,6 +27,7 @@ from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.stacked_images import StackedImages
 from memorisk.images.store import ImageStore, build_store
+from memorisk.images.transparency import count_hiding
 from memorisk.images.volumes import is_volume
 from memorisk.runs.errors import InputError, listed, one_line, plural
 from memorisk.runs.workload import Progress
@@ -301,6 +302,8 @@ class Sets(ComparedParts):
     """Numbers of pages, frames and slices of training and of synthetic files that the options leave out."""
     left_of: LeftOf = "files"
     """Kind of what these frames are left out of."""
+    train_hiding: int = 0
+    """Number of training images that hold a picture under transparent pixels, which is not compared."""
     others: ImageStore | None = None
     """Images of further parts of TRAIN, whose pixels alone are compared; None without."""
 
@@ -438,6 +441,7 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
     if held is not None:
         held, images, patients, hashes = separate_held_out(stores[TRAIN], held)
     progress("looking for pages and frames that are left out", 0, 0)
+    hiding = count_hiding(stores[TRAIN].manifest, opened.options.of_real(), MIN_GREY_LEVELS)
     uncovered = [uncovered_frames(stores[part].manifest, opened.options.slice_plane) for part in (TRAIN, SYNTHETIC)]
     return Sets(
         train=stores[TRAIN],
@@ -449,6 +453,7 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
         notes=tuple(notes),
         frames_left=(sum(uncovered[0].values()), sum(uncovered[1].values())),
         left_of=_left_of([*uncovered[0], *uncovered[1]], opened.options.frames),
+        train_hiding=hiding,
         others=stores.get(OTHER),
     )
 

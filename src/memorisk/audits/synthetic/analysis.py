@@ -257,6 +257,7 @@ def _reading(evidence: SyntheticEvidence, found: Findings, options: SyntheticOpt
         far_by=views[found.far_by].name,
         n_train_unread=n_unread(sets.train),
         n_train_blank=int(is_nearly_blank(sets.train).sum()),
+        n_train_hiding=sets.train_hiding,
         n_train_frames_left=sets.frames_left[0],
         n_synthetic_frames_left=sets.frames_left[1],
         frames_left_of=sets.left_of,

@@ -236,6 +236,8 @@ class Reading:
     far_by: str = ""
     n_train_unread: int
     n_train_blank: int = 0
+    n_train_hiding: int = 0
+    """Number of images with a picture under transparent pixels, which was not compared."""
     n_train_frames_left: int = 0
     n_synthetic_frames_left: int = 0
     frames_left_of: str = "files"

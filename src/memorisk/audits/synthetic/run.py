@@ -53,7 +53,7 @@ from memorisk.audits.subgroups import LEAST_PATIENTS
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
-from memorisk.audits.synthetic.reasons import FramesLeft, NoHeldOut, NoPatientIds
+from memorisk.audits.synthetic.reasons import FramesLeft, NoHeldOut, NoPatientIds, TrainingTransparent
 from memorisk.audits.synthetic.result import SubgroupOutlook
 from memorisk.audits.synthetic.sections.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.subgroups import subgroup_outlook, training_subgroups
@@ -220,6 +220,8 @@ def _lacking(sets: Sets, plants: Plants, options: SyntheticOptions) -> Iterator[
     yield from (doubt.why for doubt in sets.id_doubts)
     if n := n_unread(sets.train):
         yield TrainingUnread(n_files=n).text
+    if n := sets.train_hiding:
+        yield TrainingTransparent(n_images=n).text
     if any(sets.frames_left):
         yield FramesLeft(n_synthetic=sets.frames_left[1], n_training=sets.frames_left[0], of=sets.left_of).text
     sources, kinds = sets.train.manifest.groups[plants.source].astype(str), plants.kind.tolist()

@@ -193,6 +193,8 @@ def _parts(numbers: SyntheticNumbers) -> Iterator[Reason]:
         yield TrainingUnread(n_files=n)
     elif n := reading.n_train_blank:
         yield why.TrainingBlank(n_images=n)
+    if n := reading.n_train_hiding:
+        yield why.TrainingTransparent(n_images=n)
     frames = reading.n_synthetic_frames_left, reading.n_train_frames_left
     if any(frames):
         yield why.FramesLeft(n_synthetic=frames[0], n_training=frames[1], of=reading.frames_left_of)

@@ -217,7 +217,8 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
         if image.dtype != np.uint8:
             image = _mapped(image, _greys(path, how.member, *_version(path)), how)
     if image.shape[2] == 4:
-        image = over_black(np.ascontiguousarray(image[..., :3]), image[..., 3])
+        colour = np.ascontiguousarray(image[..., :3])
+        image = colour if how.opaque else over_black(colour, image[..., 3])
     return to_depth(np.ascontiguousarray(image), how.depth)
 
 

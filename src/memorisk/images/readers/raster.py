@@ -89,7 +89,8 @@ def _deep_grey_with_alpha(image: Image.Image, data: bytes, path: Path, how: Read
     image.load()
     high_and_low = np.asarray(_upright(image)).astype(np.uint16)
     grey, alpha = (high_and_low[..., byte] << 8 | high_and_low[..., byte + 1] for byte in (0, 2))
-    return to_greys(over_black(grey[..., None], alpha)[..., 0], how.window, how.depth)[..., None]
+    grey = grey if how.opaque else over_black(grey[..., None], alpha)[..., 0]
+    return to_greys(grey, how.window, how.depth)[..., None]
 
 
 def count_frames(path: Path) -> int:
@@ -165,7 +166,7 @@ def pixels(image: Image.Image, how: ReadOptions, source: str | Path, *, grey_onl
     """
     image.load()
     turned = _upright(image)
-    transparent = image.info.get("transparency")
+    transparent = None if how.opaque else image.info.get("transparency")
     if turned.mode.startswith("I;16") or turned.mode in ("I", "F"):
         refuse_not_finite(np.asarray(turned), one_line(source))
         return _deep_grey(np.asarray(turned), transparent, how)
@@ -177,7 +178,8 @@ def pixels(image: Image.Image, how: ReadOptions, source: str | Path, *, grey_onl
         grey_only = grey_only or turned.mode in ("L", "LA", "La")
         rgba = np.asarray(turned.convert("RGBA"))
         colour = rgba[..., :1] if grey_only else rgba[..., :3]
-        return to_depth(over_black(np.ascontiguousarray(colour), rgba[..., 3]), how.depth)
+        colour = np.ascontiguousarray(colour)
+        return to_depth(colour if how.opaque else over_black(colour, rgba[..., 3]), how.depth)
     return to_depth(np.asarray(turned if turned.mode == "RGB" else turned.convert("RGB")), how.depth)
 
 

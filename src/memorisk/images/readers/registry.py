@@ -51,6 +51,7 @@ class ReadOptions:
     depth: int = 8
     window: Window = "declared"
     max_pixels: int = MAX_PIXELS
+    opaque: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def read_image(
     depth: int = 8,
     window: Window = "declared",
     max_pixels: int = MAX_PIXELS,
+    opaque: bool = False,
 ) -> np.ndarray:
     """Read one image.
 
@@ -206,6 +208,7 @@ def read_image(
         window: Range of greys that is shown of a deep source: the declared window, percentiles, or the full range
             (``greys`` and the readers define them exactly).
         max_pixels: Largest number of pixels a frame may declare; refused before anything is decoded.
+        opaque: Whether transparency is left out, as by a loader that converts images to RGB; else it is black.
 
     Returns:
         Pixels ``[h, w, c]`` with c in {1, 3}, or voxels ``[h, w, d]`` of a volume, uint8 (depth 8) or uint16 (depth
@@ -220,7 +223,9 @@ def read_image(
 
         return to_depth(read_digit(frame), depth)
     file = Path(path)
-    how = ReadOptions(member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels)
+    how = ReadOptions(
+        member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels, opaque=opaque
+    )
     reader: Any = import_module(_known_format(file, how.member).module)
     with decoding(file):
         return reader.read(file, how)

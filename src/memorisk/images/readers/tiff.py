@@ -85,7 +85,8 @@ def _image(values: np.ndarray, page: TiffPage, how: ReadOptions, path: Path) -> 
     greys = to_greys(values[..., :colours], how.window, how.depth)
     if page.photometric == PHOTOMETRIC.MINISWHITE:
         greys = np.iinfo(greys.dtype).max - greys
-    if extra == [2]:  # unassociated alpha; associated alpha (1) is multiplied in already, 0 is not alpha
+    # unassociated alpha (2); associated alpha (1) is multiplied in already, 0 is not alpha
+    if extra == [2] and not how.opaque:
         greys = over_black(greys, to_greys(values[..., colours], "full", how.depth))
     return greys
 
