@@ -195,6 +195,9 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "images check" in dark[1]
     assert "1 training image shows next to nothing" in doubts({"n_train_blank": 1})[0]
     assert "1 training image holds a picture under transparent pixels" in doubts({"n_train_hiding": 1})[0]
+    form = doubts({"n_other_forms": {"crop": 2}})
+    assert "2 synthetic images are nearly identical to training images which --resize crop brings to size" in form[0]
+    assert form[1].startswith("--resize crop")
     colour = doubts({"n_synthetic_coloured": 2})
     assert "2 synthetic images have colour, and all real images are grey" in colour[0]
     assert colour[1].startswith("--channels 1")

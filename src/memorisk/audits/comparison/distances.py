@@ -4,6 +4,7 @@ The direction that counts is from real images to the set (METHODS section 5); th
 the negative of a detector's likeness: that of a measure, or minus the logit of a head, which may be below 0.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from memorisk.audits.comparison.colours import NO_COLOURS, Colours, look_at_colours
 from memorisk.audits.comparison.features import FeatureTables
 from memorisk.audits.comparison.plants import Plants
+from memorisk.audits.comparison.resized import alike_in_other_forms
 from memorisk.audits.comparison.review import NO_REVIEW, Review
 from memorisk.audits.comparison.sets import Sets, is_blank
 from memorisk.images.copies.near_copies import (
@@ -162,6 +164,8 @@ class PixelCopies:
     for none, and empty without such parts."""
     colours: Colours = NO_COLOURS
     """Training images in the colours of synthetic ones, which thumbnails, luma and averages of channels do not show."""
+    other_forms: Mapping[str, int] = field(default_factory=dict)
+    """Number of synthetic images nearly identical to a training image that another rule brings to size, by rule."""
 
     def alike(self, made: np.ndarray, real: np.ndarray) -> np.ndarray:
         """Return the similarity of the thumbnails of pairs, [P], as they are or mirrored; 0 where no rule was learned.
@@ -475,6 +479,7 @@ def find_pixel_copies(
         frozenset(pairs), equal, frozenset(near_train.pairs) & frozenset(pairs) - equal, blank,
         _plants_with_equal_pixels(sets, plants), left_over, rule, of_others,
         look_at_colours(sets, frozenset(near_train.pairs), progress),
+        alike_in_other_forms(sets.synthetic, sets.forms, frozenset(near_train.pairs), progress),
     )  # fmt: skip
 
 

@@ -491,6 +491,22 @@ class HiddenInColours(Reason, code="hidden-in-colours"):
     remedy = Words(f"the set without these images ({_WITHOUT}); or --channels 1, where colour is not needed")
 
 
+class OtherForm(Reason, code="synthetic-of-another-form"):
+    """Synthetic images nearly identical to training images that another rule brings to size."""
+
+    n_images: int
+    rule: str
+    text = Words(
+        "{n_images:synthetic image is|synthetic images are} nearly identical to training images which --resize {rule} "
+        "brings to size: the generator may have seen them so, and this audit compared them in another form"
+    )
+    plain = Words(
+        "{n_images:generated image is|generated images are} nearly identical to training images in a form in which "
+        "they were not compared"
+    )
+    remedy = Words("--resize {rule}, by which training and held-out images are compared as the generator saw them")
+
+
 class SyntheticRepeated(Reason, code="synthetic-repeated"):
     """Set of few different images."""
 

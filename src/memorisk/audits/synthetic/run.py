@@ -33,6 +33,7 @@ from memorisk.audits.comparison.features import (
 from memorisk.audits.comparison.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.comparison.knowledge import detector_notes
 from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
+from memorisk.audits.comparison.resized import compared_forms
 from memorisk.audits.comparison.review import NO_REVIEW, Review, read_review
 from memorisk.audits.comparison.review_files import write_elsewhere, write_review
 from memorisk.audits.comparison.sets import (
@@ -271,9 +272,14 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
     rule_images = min(RULE_IMAGES, len(set(np.concatenate(hashes).tolist())))
     thumbnails = n_real * s + (alike * (alike - 1) + rule_images * (rule_images - 1)) // 2
     planes, at_most = compared_planes(sets)
+    planes += compared_forms(sets.forms, s)
     return features + Cost(
         pairs=sum(searches) + thumbnails + planes,
-        bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic, sets.others) if store is not None),
+        bytes_images=sum(
+            store.images.nbytes
+            for store in (*stores, sets.synthetic, sets.others, *sets.forms.values())
+            if store is not None
+        ),
         at_most=("pairs",) if at_most or any(map(_may_search_again, stores)) else (),
     )
 

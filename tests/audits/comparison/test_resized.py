@@ -1,0 +1,53 @@
+"""Copies of training images that the generator saw in another form than the audit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from memorisk.audits.comparison.resized import alike_in_other_forms, compared_forms, other_forms
+from memorisk.images.options import ImageOptions, Resize
+from memorisk.images.pixels import resize_image
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.workload import no_progress
+
+_SIZE, _COPIES = 32, 3
+
+
+def _people(n: int, seed: int, *, width: int = 72) -> list[np.ndarray]:
+    """Draw smooth images of ``n`` people, 48 pixels high."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(0, 256, (n, 8, 12), dtype=np.uint8)
+    return [np.asarray(Image.fromarray(one).resize((width, 48), Image.Resampling.BICUBIC)) for one in coarse]
+
+
+def _store(images: list[np.ndarray], folder: Path, options: ImageOptions) -> ImageStore:
+    folder.mkdir()
+    for number, image in enumerate(images):
+        Image.fromarray(image).save(folder / f"{number:03d}.png")
+    return build_store(load_manifest(folder, options), options)
+
+
+@pytest.mark.parametrize(("audited", "seen"), [("squash", "crop"), ("squash", "pad"), ("crop", "squash")])
+def test_copies_in_another_form_are_counted_by_their_rule(tmp_path: Path, audited: Resize, seen: Resize) -> None:
+    people, others = _people(60, 0), _people(40, 1)
+    options = ImageOptions(size=_SIZE, resize=audited, store=tmp_path / "cache")
+    train = _store(people, tmp_path / "train", options)
+    drawn = [resize_image(image[..., None], _SIZE, seen)[..., 0] for image in [*people[:_COPIES], *others]]
+    synthetic = _store(drawn, tmp_path / "set", options)
+    forms = other_forms(train, options, no_progress)
+    assert set(forms) == {"squash", "crop", "pad"} - {audited}
+    assert alike_in_other_forms(synthetic, forms, frozenset(), no_progress) == {seen: _COPIES}
+    known = frozenset((row, row) for row in range(_COPIES))
+    assert alike_in_other_forms(synthetic, forms, known, no_progress) == {}
+    honest = _store(drawn[_COPIES:], tmp_path / "honest", options)
+    assert alike_in_other_forms(honest, forms, frozenset(), no_progress) == {}
+    assert compared_forms(forms, len(drawn)) == 2 * (60 * 59 // 2 + 60 * len(drawn))
+
+
+@pytest.mark.parametrize(("width", "size"), [(48, _SIZE), (72, None)])
+def test_square_images_and_images_of_their_own_size_have_one_form(tmp_path: Path, width: int, size: int | None) -> None:
+    options = ImageOptions(size=size, store=tmp_path / "cache")
+    assert other_forms(_store(_people(3, 0, width=width), tmp_path / "train", options), options, no_progress) == {}
