@@ -184,7 +184,7 @@ def counted() -> Iterator[Counts]:
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
     from memorisk.audits.classifier.planning import dry_run
-    from memorisk.audits.comparison import colours, distances
+    from memorisk.audits.comparison import colours, distances, other_forms
     from memorisk.audits.filter import sets
 
     likeness = sets.likeness
@@ -213,7 +213,7 @@ def counted() -> Iterator[Counts]:
         return near_pairs(images, **named)
 
     distances.near_copies_between, near_copies.near_pairs, near_copies.closest_between_groups = matched, nearly, learned
-    colours.near_copies_between = matched
+    colours.near_copies_between = other_forms.near_copies_between = matched
     sets.likeness, dry_run.seconds_per_image = alike, timed
     try:
         yield found
@@ -225,6 +225,6 @@ def counted() -> Iterator[Counts]:
         for (of, name, _), compare in zip(one_by_one, by_definition, strict=True):
             setattr(of, name, compare)
         distances.near_copies_between, near_copies.near_pairs = between_sets, near_pairs
-        colours.near_copies_between = between_sets
+        colours.near_copies_between = other_forms.near_copies_between = between_sets
         near_copies.closest_between_groups, sets.likeness = closest_between_groups, likeness
         dry_run.seconds_per_image = seconds_per_image

@@ -198,6 +198,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     form = doubts({"n_other_forms": {"crop": 2}})
     assert "2 synthetic images are nearly identical to training images which --resize crop brings to size" in form[0]
     assert form[1].startswith("--resize crop")
+    assert "training images with inverted greys" in doubts({"n_other_forms": {"inverted": 2}})[0]
     colour = doubts({"n_synthetic_coloured": 2})
     assert "2 synthetic images have colour, and all real images are grey" in colour[0]
     assert colour[1].startswith("--channels 1")

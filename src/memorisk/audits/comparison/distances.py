@@ -13,8 +13,8 @@ import numpy as np
 
 from memorisk.audits.comparison.colours import NO_COLOURS, Colours, look_at_colours
 from memorisk.audits.comparison.features import FeatureTables
+from memorisk.audits.comparison.other_forms import alike_in_other_forms
 from memorisk.audits.comparison.plants import Plants
-from memorisk.audits.comparison.resized import alike_in_other_forms
 from memorisk.audits.comparison.review import NO_REVIEW, Review
 from memorisk.audits.comparison.sets import Sets, is_blank
 from memorisk.images.copies.near_copies import (
@@ -165,7 +165,7 @@ class PixelCopies:
     colours: Colours = NO_COLOURS
     """Training images in the colours of synthetic ones, which thumbnails, luma and averages of channels do not show."""
     other_forms: Mapping[str, int] = field(default_factory=dict)
-    """Number of synthetic images nearly identical to a training image that another rule brings to size, by rule."""
+    """Number of synthetic images nearly identical to a training image in another form, by its name."""
 
     def alike(self, made: np.ndarray, real: np.ndarray) -> np.ndarray:
         """Return the similarity of the thumbnails of pairs, [P], as they are or mirrored; 0 where no rule was learned.

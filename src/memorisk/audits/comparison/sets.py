@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.comparison.options import PartOptions
-from memorisk.audits.comparison.resized import other_forms
+from memorisk.audits.comparison.other_forms import Forms, other_forms
 from memorisk.audits.run_images import HELD_OUT, OTHER, SYNTHETIC, TRAIN
 from memorisk.images.identity import DoubtedIds, IdDoubt, look_alike_doubt, look_alikes_across
 from memorisk.images.manifest import Manifest, shared_study_doubts
@@ -307,8 +307,8 @@ class Sets(ComparedParts):
     """Number of training images that hold a picture under transparent pixels, which is not compared."""
     others: ImageStore | None = None
     """Images of further parts of TRAIN, whose pixels alone are compared; None without."""
-    forms: Mapping[str, ImageStore] = field(default_factory=dict)
-    """Training images by each other rule of resizing, where some are not square (`other_forms`)."""
+    forms: Forms = field(default_factory=dict)
+    """Real images in each other form."""
 
     @property
     def real(self) -> ImageStore:
@@ -458,7 +458,7 @@ def decode_sets(opened: Manifests, progress: Progress) -> Sets:
         left_of=_left_of([*uncovered[0], *uncovered[1]], opened.options.frames),
         train_hiding=hiding,
         others=stores.get(OTHER),
-        forms=other_forms(stores[TRAIN], opened.options.of_real(), progress),
+        forms=other_forms([stores[TRAIN], *([] if held is None else [held])], opened.options.of_real(), progress),
     )
 
 

@@ -96,7 +96,9 @@ def plan_audit(
     )  # fmt: skip
     assert isinstance(plan, SyntheticPlan)
     at_most = ("images_passed", "bytes_images", "bytes_features", "pairs")
-    return replace(plan, cost=replace(plan.cost, bytes_images=candidates.images.nbytes) + Cost(at_most=at_most))
+    counted = (sets.train, sets.calibration, sets.others)  # by the plan of the run that chooses
+    more = (plan.cost.bytes_images or 0) - sum(store.images.nbytes for store in counted if store is not None)
+    return replace(plan, cost=replace(plan.cost, bytes_images=more) + Cost(at_most=at_most))
 
 
 def audit_kept(

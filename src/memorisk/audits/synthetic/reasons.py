@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from memorisk.audits.comparison.other_forms import INVERTED
 from memorisk.audits.comparison.plants import counted, kinds_words, mostly_missed, recall_doubt
 from memorisk.audits.comparison.sets import MIN_GREY_LEVELS, part_counts
 from memorisk.audits.comparison.terms import missing_patients
@@ -492,19 +493,30 @@ class HiddenInColours(Reason, code="hidden-in-colours"):
 
 
 class OtherForm(Reason, code="synthetic-of-another-form"):
-    """Synthetic images nearly identical to training images that another rule brings to size."""
+    """Synthetic images nearly identical to training images in another form than that of the audit."""
 
     n_images: int
-    rule: str
+    form: str
+    """Rule of resizing, or `memorisk.audits.comparison.other_forms.INVERTED`."""
     text = Words(
-        "{n_images:synthetic image is|synthetic images are} nearly identical to training images which --resize {rule} "
-        "brings to size: the generator may have seen them so, and this audit compared them in another form"
+        "{n_images:synthetic image is|synthetic images are} nearly identical to training images {how}: the generator "
+        "may have seen them so, and this audit compared them in another form"
     )
     plain = Words(
         "{n_images:generated image is|generated images are} nearly identical to training images in a form in which "
         "they were not compared"
     )
-    remedy = Words("--resize {rule}, by which training and held-out images are compared as the generator saw them")
+
+    @property
+    def how(self) -> str:
+        """Form in words."""
+        return "with inverted greys" if self.form == INVERTED else f"which --resize {self.form} brings to size"
+
+    @Words
+    def remedy(self) -> str:
+        if self.form == INVERTED:
+            return "training and held-out images as the generator saw them, with these greys"
+        return f"--resize {self.form}, by which training and held-out images are compared as the generator saw them"
 
 
 class SyntheticRepeated(Reason, code="synthetic-repeated"):

@@ -248,7 +248,7 @@ class Reading:
     n_synthetic_hiding: int = 0
     """Number of images that hold a training image in their colours."""
     n_other_forms: Annotated[Mapping[str, int], OMITTED] = field(default_factory=dict)
-    """Number of images nearly identical to a training image that another rule brings to size, by rule."""
+    """Number of images nearly identical to a training image in another form, by its name."""
 
 
 @dataclass(frozen=True, kw_only=True)

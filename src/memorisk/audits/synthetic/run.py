@@ -32,8 +32,8 @@ from memorisk.audits.comparison.features import (
 )
 from memorisk.audits.comparison.kept_alignments import ALIGNMENTS, kept_alignments
 from memorisk.audits.comparison.knowledge import detector_notes
+from memorisk.audits.comparison.other_forms import compared_forms
 from memorisk.audits.comparison.plants import Plants, draw_plants, insert_plants, missed_kinds, no_plants
-from memorisk.audits.comparison.resized import compared_forms
 from memorisk.audits.comparison.review import NO_REVIEW, Review, read_review
 from memorisk.audits.comparison.review_files import write_elsewhere, write_review
 from memorisk.audits.comparison.sets import (
@@ -277,7 +277,7 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
         pairs=sum(searches) + thumbnails + planes,
         bytes_images=sum(
             store.images.nbytes
-            for store in (*stores, sets.synthetic, sets.others, *sets.forms.values())
+            for store in (*stores, sets.synthetic, sets.others, *(one for form in sets.forms.values() for one in form))
             if store is not None
         ),
         at_most=("pairs",) if at_most or any(map(_may_search_again, stores)) else (),

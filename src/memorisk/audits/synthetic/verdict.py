@@ -169,7 +169,7 @@ def _doubts(numbers: SyntheticNumbers, options: SyntheticOptions) -> list[Reason
         *_comparison(numbers),
         *_not_looked_at(reading, numbers.sets.n_synthetic_images),
         *_colours(numbers),
-        *(why.OtherForm(n_images=n, rule=rule) for rule, n in reading.n_other_forms.items()),
+        *(why.OtherForm(n_images=n, form=form) for form, n in reading.n_other_forms.items()),
         *_another_kind(numbers),
         *_parts(numbers),
     ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.comparison.resized import alike_in_other_forms, compared_forms, other_forms
+from memorisk.audits.comparison.other_forms import INVERTED, alike_in_other_forms, compared_forms, other_forms
 from memorisk.images.options import ImageOptions, Resize
 from memorisk.images.pixels import resize_image
 from memorisk.images.sources.registry import load_manifest
@@ -37,17 +37,27 @@ def test_copies_in_another_form_are_counted_by_their_rule(tmp_path: Path, audite
     train = _store(people, tmp_path / "train", options)
     drawn = [resize_image(image[..., None], _SIZE, seen)[..., 0] for image in [*people[:_COPIES], *others]]
     synthetic = _store(drawn, tmp_path / "set", options)
-    forms = other_forms(train, options, no_progress)
-    assert set(forms) == {"squash", "crop", "pad"} - {audited}
+    forms = other_forms([train], options, no_progress)
+    assert set(forms) == {INVERTED, "squash", "crop", "pad"} - {audited}
     assert alike_in_other_forms(synthetic, forms, frozenset(), no_progress) == {seen: _COPIES}
     known = frozenset((row, row) for row in range(_COPIES))
     assert alike_in_other_forms(synthetic, forms, known, no_progress) == {}
     honest = _store(drawn[_COPIES:], tmp_path / "honest", options)
     assert alike_in_other_forms(honest, forms, frozenset(), no_progress) == {}
-    assert compared_forms(forms, len(drawn)) == 2 * (60 * 59 // 2 + 60 * len(drawn))
+    assert compared_forms(forms, len(drawn)) == 3 * (60 * 59 // 2 + 60 * len(drawn))
+
+
+def test_inverted_copies_are_counted(tmp_path: Path) -> None:
+    options = ImageOptions(store=tmp_path / "cache")
+    train = _store(people := _people(60, 0), tmp_path / "train", options)
+    synthetic = _store([*(255 - one for one in people[:_COPIES]), *_people(40, 1)], tmp_path / "set", options)
+    forms = other_forms([train], options, no_progress)
+    assert alike_in_other_forms(synthetic, forms, frozenset(), no_progress) == {INVERTED: _COPIES}
+    assert forms[INVERTED][0].images.nbytes == 0
 
 
 @pytest.mark.parametrize(("width", "size"), [(48, _SIZE), (72, None)])
-def test_square_images_and_images_of_their_own_size_have_one_form(tmp_path: Path, width: int, size: int | None) -> None:
+def test_square_images_and_images_of_their_own_size_have_one_size(tmp_path: Path, width: int, size: int | None) -> None:
     options = ImageOptions(size=size, store=tmp_path / "cache")
-    assert other_forms(_store(_people(3, 0, width=width), tmp_path / "train", options), options, no_progress) == {}
+    train = _store(_people(3, 0, width=width), tmp_path / "train", options)
+    assert set(other_forms([train], options, no_progress)) == {INVERTED}
