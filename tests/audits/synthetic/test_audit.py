@@ -253,7 +253,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "memorisk release SET CLEAN --without RUN" in left[0]
     assert "also a set without copies could not be decided, because too few of the copies that were hidden" in left[1]
     assert "--one-image-per-patient" in left[2]
-    assert "because 1 training file could not be read" in left[3]
+    assert "because 1 training file was not read" in left[3]
     assert len(left) == 4
     assert sum("not alike" in way for way in certain["what_would_decide"]) == 0
     assert len(set(certain["what_would_decide"])) == len(certain["what_would_decide"])
