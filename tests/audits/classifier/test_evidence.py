@@ -177,3 +177,9 @@ def test_a_row_of_all_findings_is_there_for_every_image_or_for_none(table):
     for rows in (of_all["split"] != "test", of_all["image"] != of_all["image"].iloc[0]):
         with pytest.raises(InputError, match=r"no row of the label '\(all findings\)', which others have"):
             evidence_from_table(pd.concat([table, of_all[rows]]))
+
+
+def test_a_class_may_not_have_the_name_of_all_classes(table):
+    """Its attacks were left out: a row of that name is of all classes."""
+    with pytest.raises(InputError, match=r"column label holds '\(all\)', the name of all classes together"):
+        evidence_from_table(table.assign(label=table["label"].astype(str).replace("a", "(all)")))

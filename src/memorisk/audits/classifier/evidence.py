@@ -33,7 +33,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memorisk.audits.classifier.attack_numbers import TargetAudit
+from memorisk.audits.classifier.attack_numbers import ALL, TargetAudit
 from memorisk.audits.classifier.result import TRAINED_ELSEWHERE, LookAlikes, Placebo, Privacy, Unscored, Utility
 from memorisk.audits.subgroups import Subgroups
 from memorisk.images.identity import IdDoubt
@@ -272,6 +272,8 @@ def _checked(table: pd.DataFrame, scale: LossScale) -> pd.DataFrame:
     if len(empty):
         name = table["image"].iloc[empty[0]]
         raise InputError(f"image {one_line(name, 60)!r} has no label: each row of the score table needs one")
+    if (table["label"] == ALL).any():
+        raise InputError(f"column label holds {ALL!r}, the name of all classes together in the results: rename it")
     for name in ("group", "split"):
         counts = table.groupby("image", sort=False)[name].nunique()
         several = np.flatnonzero(np.asarray(counts) > 1)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.audits.classifier.attack_numbers import ALL
 from memorisk.audits.classifier.evidence import WHOLE, Items
 from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions
 from memorisk.audits.pseudonyms import draw_seed
@@ -78,10 +79,11 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Class
     require_labels(manifest)
     labels = training_labels(manifest, options.head)
     classes = ordered_classes(name for label in labels for name in str(label).split("|"))
-    if WHOLE in classes:
-        raise InputError(
-            f"{one_line(manifest.name)} has a class {WHOLE!r}, the name of all findings together: rename it"
-        )
+    for reserved, what in ((WHOLE, "findings"), (ALL, "classes")):
+        if reserved in classes:
+            raise InputError(
+                f"{one_line(manifest.name)} has a class {reserved!r}, the name of all {what} together: rename it"
+            )
     if len(classes) < 2 and options.head != "multi":
         one = f"{one_line(manifest.name)} holds one class ({one_line(classes[0], 60)}): two are needed"
         raise InputError(f"{one}{manifest.tables_hint}")
