@@ -272,7 +272,7 @@ def _checked(table: pd.DataFrame, scale: LossScale) -> pd.DataFrame:
     if len(empty):
         name = table["image"].iloc[empty[0]]
         raise InputError(f"image {one_line(name, 60)!r} has no label: each row of the score table needs one")
-    if (table["label"] == ALL).any():
+    if ALL in set(table["label"]):
         raise InputError(f"column label holds {ALL!r}, the name of all classes together in the results: rename it")
     for name in ("group", "split"):
         counts = table.groupby("image", sort=False)[name].nunique()
