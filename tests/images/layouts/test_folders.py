@@ -109,6 +109,15 @@ def test_labels_and_groups_by_patterns(tmp_path: Path) -> None:
         load_manifest(tmp_path, ImageOptions(group_from="(x|y)"))
 
 
+def test_patterns_that_cut_numbers_short_are_refused(tmp_path: Path) -> None:
+    _pictures(tmp_path, "x/p1.png", "x/p10.png", "x/p11.png", "y/p2.png")
+    with pytest.raises(InputError, match=r"in the middle of numbers, so that 1, 10, 11 become one group, 1: match"):
+        load_manifest(tmp_path, ImageOptions(group_from=r"p(\d)"))
+    assert load_manifest(tmp_path, ImageOptions(group_from=r"p(\d+)")).groups.tolist() == ["1", "10", "11", "2"]
+    on_purpose = load_manifest(tmp_path, ImageOptions(group_from=r"p(\d)\d*"))
+    assert on_purpose.groups.tolist() == ["1", "1", "1", "2"]
+
+
 def test_links_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
     outside = _pictures(tmp_path / "outside", "secret.png")
     root = _pictures(tmp_path / "set", "a/1.png", "b/2.png")

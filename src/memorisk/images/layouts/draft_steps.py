@@ -107,12 +107,37 @@ def _matched(pattern: str, role: str, names: list[str], paths: list[str], source
             f"{one_line(source)}: {role}_from '{one_line(pattern, 100)}' was looked for in the names of files alone, "
             f"which lack it ({listed(failed)}): a pattern with a slash is looked for in the whole path"
         )
+    if role == "group":
+        _refuse_cut_numbers(pattern, which, [m for m in matches if m], source)
     if failed:
         raise InputError(
             f"{one_line(source)}: {role}_from '{one_line(pattern, 100)}' finds nothing in {len(failed):,} of "
             f"{len(paths):,} names ({listed(failed)}): give a pattern that finds it in the names of all files"
         )
     return values
+
+
+def _refuse_cut_numbers(pattern: str, which: str | int, matches: list[re.Match[str]], source: str) -> None:
+    """Refuse ids that end in the middle of a number and become one id: 'p([0-9])' reads p10 and p11 as 1.
+
+    A pattern that matches the digits which follow leaves them out on purpose.
+
+    Raises:
+        InputError: Some ids are cut, and fewer of them are different than of the whole numbers.
+    """
+    wholes: dict[str, set[str]] = {}
+    for match in matches:
+        value, rest = match.group(which) or "", match.string[match.end() :]
+        if value[-1:].isdigit() and match.end() == match.end(which):
+            wholes.setdefault(value, set()).add(value + rest[: len(rest) - len(rest.lstrip("0123456789"))])
+    cut = {value: whole for value, whole in wholes.items() if len(whole) > 1}
+    if cut:
+        value, whole = min(cut.items())
+        raise InputError(
+            f"{one_line(source)}: group_from '{one_line(pattern, 100)}' ends in the middle of numbers, so that "
+            f"{listed(sorted(whole))} become one group, {one_line(value, 40)}: match the whole number, as in "
+            r"'(\d+)', or the digits that are no part of an id after the group, as in '(\d{4})\d*'"
+        )
 
 
 def _settle_names(draft: Draft) -> None:
