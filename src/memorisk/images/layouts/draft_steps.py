@@ -136,7 +136,7 @@ def _refuse_cut_numbers(pattern: str, which: str | int, matches: list[re.Match[s
         raise InputError(
             f"{one_line(source)}: group_from '{one_line(pattern, 100)}' ends in the middle of numbers, so that "
             f"{listed(sorted(whole))} become one group, {one_line(value, 40)}: match the whole number, as in "
-            r"'(\d+)', or the digits that are no part of an id after the group, as in '(\d{4})\d*'"
+            r"'(\d+)', or outside the group the digits that do not belong to an id, as in '(\d{4})\d*'"
         )
 
 
