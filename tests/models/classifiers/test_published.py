@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
+from sklearn.datasets import load_sample_images
 
 from memorisk.models.classifiers.specs import model_spec
 from memorisk.models.classifiers.zoo import create_model
@@ -41,6 +42,27 @@ def test_cifar_resnets(name: str, file: str, n_parameters: int, shared_data: Pat
     logits = predict_logits(model, images, None, TrainOptions(), normalisation=how)
     accuracy = (logits.argmax(axis=1) == labels).mean()
     assert accuracy > 0.81 - 3 * np.sqrt(0.81 * 0.19 / len(labels))
+
+
+PALACE, DAISY = 698, 985
+"""Classes of ImageNet-1k that scikit-learn's two photographs show (SOURCE.txt of the weights)."""
+
+
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_lite0_frozen"])
+def test_an_imagenet_network_at_224_pixels_is_loaded_by_its_path(name: str, shared_data: Path) -> None:
+    pytest.importorskip("timm")
+    file = shared_data / "weights_efficientnet_lite0" / "tf_efficientnet_lite0_derived_timm.safetensors"
+    notes: list[str] = []
+    model = create_model(name, num_classes=1000, weights=file, seed=0, on_note=notes.append)
+    assert notes == ["the head (classifier) comes from the file"]
+    photographs = [ImageOps.fit(Image.fromarray(image), (224, 224)) for image in load_sample_images().images]
+    images, spec = np.stack([np.asarray(image) for image in photographs]), model_spec(name)
+    how = choose_normalisation(images, "0.5/0.5", spec)  # as its authors trained it
+    logits = predict_logits(model, images, None, TrainOptions(), normalisation=how)
+    assert logits.argmax(axis=1).tolist() == [PALACE, DAISY]
+    frozen = {tensor for tensor, parameter in model.named_parameters() if not parameter.requires_grad}
+    heads = {"classifier.weight", "classifier.bias"}
+    assert frozen == ({t for t, _ in model.named_parameters()} - heads if spec.frozen_trunk else set())
 
 
 @pytest.mark.thorough
