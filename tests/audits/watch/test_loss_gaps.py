@@ -10,7 +10,7 @@ from scipy import stats
 
 from memorisk.audits.watch.loss_gaps import LEVELS, NOISE, PAIRS, compared_rows, loss_fields, own_predictor
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
-from memorisk.audits.watch.reasons import LossesDiffer
+from memorisk.audits.watch.reasons import LossesDiffer, LossesNotCompared
 from memorisk.audits.watch.verdict import watch_verdict
 from memorisk.models.generators.denoiser import levels
 from memorisk.models.generators.noise_losses import hashed_noise
@@ -157,3 +157,6 @@ def test_a_network_of_another_form_and_losses_that_are_no_numbers(digits):
     assert math.isnan(look.loss_auc)
     assert look.loss_p_value == 1
     assert math.isnan(watch.look(2, others).loss_auc)
+    watch.look(3, others, network=Blurring())
+    (limit,) = (reason for reason in watch_verdict(watch.result()).reasons if isinstance(reason, LossesNotCompared))
+    assert (limit.n_without, limit.n_looks) == (2, 3)

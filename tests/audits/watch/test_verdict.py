@@ -8,6 +8,7 @@ import pytest
 from memorisk.audits.release.integrity import open_finished_audit
 from memorisk.audits.release.statement import describe_run
 from memorisk.audits.watch.memorization_watch import MemorizationWatch
+from memorisk.audits.watch.reasons import BlindLooks
 from memorisk.audits.watch.verdict import can_stop, watch_verdict
 from memorisk.cli.show.generators import show_watch_within
 from memorisk.cli.show.runs import show_outcome
@@ -141,7 +142,8 @@ def test_looks_whose_error_is_too_small_are_not_told_as_if_they_had_looked(digit
         watch.look(step, copies(digits, 0.0))
     found = watch_verdict(watch.result())
     assert "2 of 4 looks (the first at step 3) could not have shown any" in found.headline
-    assert "the error left to them is too small" in found.reasons[-1].text
+    (blind,) = (reason for reason in found.reasons if isinstance(reason, BlindLooks))
+    assert "the error left to them is too small" in blind.text
     watch.report()
     with open_finished_audit(tmp_path / "w") as run:
         assert "2 of 4 looks (the first at step 3) could not have shown" in describe_run(run).why[0]

@@ -140,6 +140,18 @@ class LossesDiffer(Reason, code="watch-losses"):
         return f"{percent(self.auc)} ({percent(self.auc_low)} to {percent(self.auc_high)})"
 
 
+class LossesNotCompared(Reason, code="watch-no-losses", bears_on=LIMIT):
+    """Looks at which the network's losses were not known, so that its drawn images alone were compared."""
+
+    n_without: int
+    n_looks: int
+    text = Words(
+        "at {n_without:,} of {n_looks:look|looks} the network's losses were not compared: what it remembers without "
+        "drawing it can go unnoticed there"
+    )
+    plain = Words("only images of the generator were looked at, so that what it remembers unseen can go unnoticed")
+
+
 class LookByItself(Reason, code="watch-look-by-itself"):
     """Look that by itself shows memorization, though the rule did not say stop."""
 

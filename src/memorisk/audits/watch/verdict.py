@@ -199,7 +199,8 @@ def watch_verdict(result: WatchResult) -> WatchVerdict:
     verdict = _by_looks(result)
     doubts = (*pixel_doubts(result.looks), *loss_doubts(result.looks), *result.real.ids.reasons)
     steps = (*verdict.next_steps, *(doubt.remedy for doubt in doubts))
-    return replace(verdict, reasons=(*verdict.reasons, *doubts), next_steps=steps)
+    limits = losses_not_compared(result.looks)
+    return replace(verdict, reasons=(*verdict.reasons, *limits, *doubts), next_steps=steps)
 
 
 def _by_looks(result: WatchResult) -> WatchVerdict:
@@ -298,6 +299,16 @@ def loss_doubts(looks: Sequence[Evaluation]) -> tuple[why.LossesDiffer, ...]:
     most = max(sure, key=lambda look: look.loss_auc)
     low, high = most.loss_auc_low, most.loss_auc_high
     return (why.LossesDiffer(n_step=most.step, auc=most.loss_auc, auc_low=low, auc_high=high),)
+
+
+def losses_not_compared(looks: Sequence[Evaluation]) -> tuple[why.LossesNotCompared, ...]:
+    """Return the limit that losses were not known at some looks; nothing where they were at each.
+
+    Args:
+        looks: Looks of a watch.
+    """
+    n = sum(math.isnan(look.loss_auc) for look in looks)
+    return (why.LossesNotCompared(n_without=n, n_looks=len(looks)),) if n else ()
 
 
 def shows_memorization(look: Evaluation) -> bool:
