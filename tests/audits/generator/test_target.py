@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from scipy import stats
 from memorisk.audits.classifier.attack_numbers import AttackNumbers, TargetAudit
 from memorisk.audits.classifier.evidence import Evidence
 from memorisk.audits.classifier.pages.wording import OTHER_ATTACKS
+from memorisk.audits.classifier.planning.dry_run import DryRun
 from memorisk.audits.classifier.planning.plan import Plan
 from memorisk.audits.classifier.tables.attacks import attacks_for_verdict
 from memorisk.audits.generator import run as run_module
@@ -383,6 +385,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     )  # fmt: skip
     assert isinstance(result, Result)
     return root, result
+
+
+def test_the_plan_counts_the_attacks_on_the_target_and_on_the_twins(run: tuple[Path, Result], tmp_path: Path) -> None:
+    root, _ = run
+    few: dict[str, Any] = {"models": 2, "steps": 2, "batch_size": 8, "levels": 2, "draws": 1}
+    plans = {}
+    for target in (None, root / "net.safetensors"):
+        plan = audit_generator(
+            root / "images", out=tmp_path / "run", target=target, splits="given-random", dry_run=True, **few
+        )
+        assert isinstance(plan, DryRun)
+        plans[target is None] = plan
+    a_score, published = 2 * 2, sum(attack.passes for name, attack in NOISE_ATTACKS.items() if name in PUBLISHED)
+    passes = {alone: plan.cost.images_passed or 0 for alone, plan in plans.items()}
+    assert passes[False] - passes[True] == 80 * (a_score + 2 * published)
 
 
 def test_a_run_says_first_that_the_controls_fail(run: tuple[Path, Result]) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from memorisk.models.generators.denoiser import Denoiser, levels
-from memorisk.models.generators.noise_attacks import LINEAR, NOISE_ATTACKS, SCALED_LINEAR
+from memorisk.models.generators.noise_attacks import LINEAR, NOISE_ATTACKS, SCALED_LINEAR, NoiseAttack
 from memorisk.models.generators.noise_losses import hashed_noise
 from memorisk.runs.errors import InputError
 from memorisk.scores.twin_attacks import Access
@@ -190,3 +190,16 @@ def test_what_does_not_fit_is_refused() -> None:
             NOISE_ATTACKS[name].function(FORMS["epsilon"], images(N), names(1))
         with pytest.raises(InputError, match="block is 0"):
             scores(name, block=0)
+
+
+@pytest.mark.parametrize("attack", NOISE_ATTACKS.values(), ids=lambda attack: attack.name)
+def test_the_stated_number_of_passes_is_the_number_of_passes(attack: NoiseAttack) -> None:
+    rows: list[int] = []
+
+    def counted(x: torch.Tensor, t: torch.Tensor, *condition: torch.Tensor) -> torch.Tensor:
+        rows.append(len(x))
+        return epsilon(x, t, *condition)
+
+    denoiser = Denoiser(counted, ALPHA_BAR, "epsilon", null=FORMS["epsilon"].null)
+    attack.function(denoiser, images(N), names(N), CONDITION if attack.needs_condition else None)
+    assert sum(rows) == N * attack.passes

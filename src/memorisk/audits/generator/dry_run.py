@@ -14,6 +14,7 @@ from memorisk.audits.classifier.result import LookAlikes
 from memorisk.audits.classifier.twins.twin_trainings import training_processes
 from memorisk.audits.generator.extraction import extraction_cost
 from memorisk.audits.generator.options import GeneratorAuditOptions
+from memorisk.audits.generator.target import published_passes
 from memorisk.audits.generator.trainings import Training, control_jobs, make_jobs
 from memorisk.audits.generator.words import item_captions
 from memorisk.images.store import ImageStore
@@ -50,12 +51,13 @@ def generator_outlook(
     todo = [job for job in jobs if not job.done]
     first, n, seconds = jobs[0], len(store.images), None
     target_passes = (options.target is not None) + 2 * (options.guidance != 1)  # guided: two passes
-    passes = (len(todo) + target_passes) * n * options.levels
+    a_score = options.levels * 2 * options.draws  # passes for the loss of an image
+    of_target = target_passes * n * a_score + published_passes(options) * n
     if options.caption_words:
-        passes += len(CLID_SHARES) * sum(map(len, item_captions(store, plan, options)))
+        of_target += len(CLID_SHARES) * 2 * options.draws * sum(map(len, item_captions(store, plan, options)))
     cost = Cost(
         trainings=len(todo),
-        images_passed=passes * 2 * options.draws,
+        images_passed=len(todo) * n * a_score + of_target,
         pairs=searched_pairs(store, alike),
         bytes_outputs=len(jobs) * 8 * options.levels * n,
     ) + extraction_cost(store, options)
@@ -65,7 +67,8 @@ def generator_outlook(
         recipe = built_in(first)
         with limited_threads(first.threads):
             twin = build_twin(first)
-            seconds = _seconds(first, twin) * len(todo) / training_processes(options)
+            a_training, a_pass = _seconds(first, twin)
+        seconds = (a_training + a_pass * a_score * n) * len(todo) / training_processes(options) + a_pass * of_target
         cost = replace(
             cost,
             steps=len(todo) * recipe.steps,
@@ -92,12 +95,12 @@ def network_words(options: GeneratorAuditOptions) -> str:
     return f"DiT {options.chosen_network}{'' if options.latent == 'pixels' else f' on latents of {options.latent}'}"
 
 
-def _seconds(job: TwinJob, twin: Twin) -> float:
-    """Estimate the seconds of one training with its scores, from a few steps and a few images."""
+def _seconds(job: TwinJob, twin: Twin) -> tuple[float, float]:
+    """Estimate the seconds of one training, and of one pass of an image, from a few steps and a few images."""
     rows, recipe = np.arange(min(_TIMED_IMAGES, len(job.store.images))), built_in(job)
     short = replace(job, recipe=replace(recipe, draws=1))
     begun = time.perf_counter()
     score_rows(short, twin, rows)
-    an_image = (time.perf_counter() - begun) / len(rows) * recipe.draws
+    a_pass = (time.perf_counter() - begun) / (len(rows) * recipe.levels * 2)
     step = float(np.median(twin.loop.seconds(min(_TIMED_STEPS, recipe.steps))))
-    return step * recipe.steps + an_image * len(job.store.images)
+    return step * recipe.steps, a_pass

@@ -33,7 +33,7 @@ from memorisk.audits.generator.controls import blind_control, image_features, pe
 from memorisk.audits.generator.options import GeneratorAuditOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.generators.denoiser import Denoiser, levels
-from memorisk.models.generators.noise_attacks import NOISE_ATTACKS
+from memorisk.models.generators.noise_attacks import NOISE_ATTACKS, NoiseAttack
 from memorisk.models.generators.noise_losses import noise_losses
 from memorisk.models.generators.released import ReleasedGenerator, open_released
 from memorisk.models.generators.unet import UNetFolder
@@ -117,6 +117,34 @@ class Target:
         return _published(self.generator.denoiser, self.parts(rows), conditional=self.conditions is not None)
 
 
+def published_attacks(denoiser: Denoiser, *, conditional: bool) -> list[NoiseAttack]:
+    """Return the published attacks on a generator; the loss, which twins have as well, is not among them.
+
+    Args:
+        denoiser: The generator.
+        conditional: Whether the images have conditions.
+    """
+    conditional = conditional and denoiser.null is not None
+    return [a for a in NOISE_ATTACKS.values() if a.name != LOSS and (conditional or not a.needs_condition)]
+
+
+def published_passes(options: GeneratorAuditOptions) -> int:
+    """Count the passes for each image of the published attacks on the target, and on the twins as their controls.
+
+    Args:
+        options: Settings of the audit.
+
+    Raises:
+        InputError: The target cannot be read.
+    """
+    if options.target is None:
+        return 0
+    generator = open_generator(options)
+    conditional = bool(generator.classes or generator.captions)
+    n = sum(attack.passes for attack in published_attacks(generator.denoiser, conditional=conditional))
+    return n * (1 if options.discard_weights or options.train is not None else 2)
+
+
 def _published(
     denoiser: Denoiser, parts: Iterable[tuple[torch.Tensor, list[str], torch.Tensor | None]], *, conditional: bool
 ) -> dict[str, np.ndarray]:
@@ -127,8 +155,7 @@ def _published(
         parts: Images, ids and conditions, so many at a time.
         conditional: Whether the images have conditions.
     """
-    conditional = conditional and denoiser.null is not None
-    attacks = [a for a in NOISE_ATTACKS.values() if a.name != LOSS and (conditional or not a.needs_condition)]
+    attacks = published_attacks(denoiser, conditional=conditional)
     scores: dict[str, list[np.ndarray]] = {attack.name: [] for attack in attacks}
     for x, ids, conditions in parts:
         for attack in attacks:

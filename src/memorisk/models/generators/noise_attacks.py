@@ -33,6 +33,8 @@ LINEAR = linear_schedule().numpy()
 """Alpha_bar at the 1,000 times of the linear schedule of Ho et al. 2020."""
 SCALED_LINEAR = np.cumprod(1 - np.linspace(sqrt(0.00085), sqrt(0.012), 1000) ** 2)
 """Alpha_bar at the 1,000 times of Stable Diffusion's schedule."""
+SECMI_SHARES = tuple(LINEAR[0:111:10].tolist())
+"""Alpha_bar along the steps of SecMI."""
 CLID_SHARES = tuple(SCALED_LINEAR[[485, 495, 505]].tolist())
 """Alpha_bar at the times of CLiD."""
 
@@ -52,6 +54,8 @@ class NoiseAttack:
     """Access to the attacked model that the score needs; predictions of noise are computed with its weights."""
     needs_condition: bool = False
     """Whether the score is defined for conditional models alone."""
+    passes: int = 1
+    """Number of passes of the network for each image, at most, at the default settings."""
 
 
 def loss(
@@ -182,7 +186,7 @@ def secmi(
     ids: Sequence[str],
     conditions: torch.Tensor | None = None,
     *,
-    path: Sequence[float] = tuple(LINEAR[0:111:10].tolist()),
+    path: Sequence[float] = SECMI_SHARES,
     block: int | None = None,
 ) -> FloatArray:
     """Compute SecMI-stat: minus the t-error, ``-|psi(phi(x~_t)) - x~_t|^2``, without drawing noise.
@@ -312,12 +316,13 @@ NOISE_ATTACKS: Mapping[str, NoiseAttack] = {
             "loss",
             "Matsumoto et al. 2023, white-box attack; levels joined as in METHODS section 7",
             loss,
+            passes=160,
         ),
-        NoiseAttack("pia", "Kong et al. 2024, equation 9", pia),
-        NoiseAttack("pian", "Kong et al. 2024, equation 10, scaled as in the authors' code", pian),
-        NoiseAttack("secmi", "Duan et al. 2023, t-error", secmi),
+        NoiseAttack("pia", "Kong et al. 2024, equation 9", pia, passes=2),
+        NoiseAttack("pian", "Kong et al. 2024, equation 10, scaled as in the authors' code", pian, passes=2),
+        NoiseAttack("secmi", "Duan et al. 2023, t-error", secmi, passes=len(SECMI_SHARES)),
         NoiseAttack("sima", "Rao et al. 2025, norm of e(x, t)", sima),
-        NoiseAttack("clid", "Zhai et al. 2024, section 3.3, equation 13", clid, needs_condition=True),
+        NoiseAttack("clid", "Zhai et al. 2024, section 3.3, equation 13", clid, needs_condition=True, passes=96),
     )
 }
 """Registered scores by name, in the order of reports."""
