@@ -29,10 +29,11 @@ import argparse
 import io
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 from scipy import ndimage, stats
 
@@ -41,13 +42,17 @@ from memorisk.audits.comparison.second_look import KeptDetails, lay_on_nearest
 from memorisk.images.copies.alignment import copy_details
 from memorisk.images.copies.near_copies import copy_rule, near_copies, thumbnails
 from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
+from memorisk.models.windows import GRIDS, LEAST_SPREAD
 from memorisk.scores.distances import fit_measure, nearest
+from memorisk.scores.parts import Comparison, PartsSimilarity, fit_parts
 from memorisk.scores.similarity import Nearest
 from memorisk.statistics.intervals.shares import clopper_pearson
-from memorisk.training.detectors.pair_detectors import open_pair_detector
+from memorisk.training.detectors.pair_detectors import COMPONENTS, open_pair_detector
 from near_copies import SETS, Set
 
 REFERENCES, PEOPLE, COPIED, SIDE = 700, 300, 150, 96
+WINDOW_SIDE, NO_WINDOWS = 64, ("pixels", "pca", "saved")
+"""Side in pixels at which other networks embed windows, and kinds of detectors that embed none."""
 SPECIFICITY = 0.95
 Copy = Callable[[np.ndarray, np.random.Generator, np.ndarray], np.ndarray]
 Embed = Callable[[np.ndarray], np.ndarray]
@@ -256,6 +261,38 @@ def by_detector(source: str, parts: Parts) -> Way:
     return lambda images: similarity.nearest(features(images, True), references, CANDIDATES)
 
 
+def by_windows(source: str, comparison: Comparison, parts: Parts) -> Way:
+    """Compare windows of images as `default` does, embedded by another network: at `WINDOW_SIDE` pixels a side.
+
+    Args:
+        source: Source of the vectors.
+        comparison: Comparison, whose grid of windows is taken.
+        parts: Set.
+    """
+    detector, grid = open_pair_detector(source), replace(GRIDS[comparison], side=WINDOW_SIDE)
+
+    def windows(images: np.ndarray, as_copies: bool) -> np.ndarray:
+        """Embed the windows of images, [n, W, d]; zeros for a window without details."""
+        own = grid.of_copies if as_copies else grid
+        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+        cut = torch.cat([own.cut(some) for some in pixels.split(64)]).flatten(0, 1)
+        details = (cut.std(dim=(1, 2, 3)) >= LEAST_SPREAD).numpy()
+        files = (cut * 255).round().byte().permute(0, 2, 3, 1).numpy()
+        with tempfile.TemporaryDirectory() as folder:
+            np.savez(Path(folder) / "images.npz", images=files)
+            vectors = detector.features(Path(folder) / "images.npz", size=WINDOW_SIDE).values
+        return (vectors * details[:, None]).reshape(len(images), own.n, -1)
+
+    def flat(table: np.ndarray) -> np.ndarray:
+        """Lay the windows of an image in one row."""
+        return table.reshape(len(table), -1)
+
+    references, held = windows(parts.references, False), windows(parts.held, False)
+    fitted = fit_parts(np.concatenate([references, held]), COMPONENTS)
+    similarity = PartsSimilarity(fitted, grid.n, comparison)
+    return lambda images: similarity.nearest(flat(windows(images, True)), flat(references), CANDIDATES)
+
+
 def hits(parts: Parts, ways: Sequence[Way], *, second_look: bool) -> tuple[dict[str, np.ndarray], ...]:
     """Say whether each copy of each kind is found, [n] bool: by the first way alone, by all, and with the second look.
 
@@ -291,12 +328,15 @@ def found_by(answers: Sequence[Said], null: Sequence[Said], sources: np.ndarray)
     return np.any(right, axis=0)
 
 
-def open_ways(text: str, parts: Parts) -> tuple[list[str], list[Way], bool]:
+def open_ways(text: str, parts: Parts, *, windows: bool) -> tuple[list[str], list[Way], bool]:
     """Open what compares images: names of the tables, ways, and whether copies are laid on their candidates."""
     if text != DEFAULT_DETECTOR:
         detector = open_pair_detector(text)
         name = f"{text.partition('@')[0]}, {detector.measure}"
-        return [name], [by_detector(text, parts)], False
+        if not windows or detector.source.kind in NO_WINDOWS:
+            return [name], [by_detector(text, parts)], False
+        of_windows = [by_windows(text, comparison, parts) for comparison in GRIDS]
+        return [name, f"{name}, and its windows"], [by_detector(text, parts), *of_windows], False
     names = [f"{text}, whole images", f"{text}, four ways", f"{text}, four ways and the second look"]
     return names, [by_detector(way, parts) for way in DEFAULT_COMPARISONS], True
 
@@ -319,6 +359,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--detectors", nargs="+", default=["default", "pixels:32"])
+    parser.add_argument("--windows", action="store_true", help="compare windows by the other networks as well")
     parser.add_argument("--sets", nargs="*", help="words of the names of some sets")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--atlas", type=Path, help="folder to write images of all other people to, and nothing else")
@@ -334,7 +375,7 @@ def main() -> None:
     lines, divided = [], [parts_of(one, given.data, given.seed) for one in chosen]
     for text in given.detectors:
         for parts in divided:
-            names, ways, second_look = open_ways(text, parts)
+            names, ways, second_look = open_ways(text, parts, windows=given.windows)
             for name, found in zip(names, hits(parts, ways, second_look=second_look), strict=True):
                 tables.setdefault(name, {})[parts.name] = found
                 mean = mean_cell(found, REQUIRED)[1]
@@ -355,6 +396,7 @@ def main() -> None:
         print(name, "all", [f"{mean:.3f}" for mean in means], kinds, flush=True)
     if given.out is not None:
         command = " ".join(["python recipes/copies_found.py DATA --detectors", *shown_names])
+        command += " --windows" * given.windows
         given.out.write_text("\n".join([*head(command), *lines]) + "\n", encoding="utf-8")
 
 

@@ -1,12 +1,13 @@
 """How often does chance list or single out a person of an honest set of images? The level of ``default``.
 
-    python recipes/synthetic_levels.py DATA [--audits 100] [--out docs/results/synthetic_levels.md]
+    python recipes/synthetic_levels.py DATA [--audits 200] [--out docs/results/synthetic_levels.md]
 
 Real sets, one image per person; images of two ids with equal pixels count once. Two thirds of the people are training
 and held-out people, 5 to 3, drawn anew in each audit. The generator mixes two images of the other people, so that it
 knows neither part; each audit has mixtures of its own. All pairs of images are compared once in the four ways of
-``default``, and each audit looks its distances up. Everything after the distances is the audit's own code. Pixels and
-the second look have nulls of their own (`near_copies.md`, `alignment.md`).
+``default``, and each audit looks its distances up. Everything after the distances is the audit's own code. A set
+fails by distance where somebody is listed, or more people lie nearer than every held-out one than chance explains.
+Pixels and the second look have nulls of their own (`near_copies.md`, `alignment.md`).
 """
 
 import argparse
@@ -31,7 +32,7 @@ from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.runs.workload import no_progress
 from memorisk.scores.similarity import Nearest
 from memorisk.statistics.intervals.shares import clopper_pearson
-from memorisk.statistics.verdicts.levels import PREREQUISITE_LEVEL
+from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, PREREQUISITE_LEVEL
 from memorisk.training.detectors.pair_detectors import open_pair_detector
 from near_copies import SETS, Set
 from verdict_truth_sets import pixel_copies, simulated_store
@@ -42,7 +43,8 @@ PEOPLE, SET = 900, 100
 LARGEST_WEIGHT = 0.6
 """Of one of two images in a mixture."""
 _COPIES = 64  # searched at a time
-_COUNTS = ("listed", "singled out", "parts not alike", *(f"singled out by {way} alone" for way in DEFAULT_COMPARISONS))
+_ALONE = tuple(f"singled out by {way} alone" for way in DEFAULT_COMPARISONS)
+_COUNTS = ("fails", "listed", "singled out", "parts not alike", *_ALONE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +141,14 @@ def audited(pool: Pool, number: int, seed: int) -> Counter[str]:
     options = SyntheticOptions(seed=number, one_image_per_patient=True)
     every = findings.compute_findings(sets, distances, pixel_copies(np.full(SET, -1), plants), plants, options)
     counts = Counter({
+        "fails": int(bool(every.n_listed_at_verdict or every.p_ahead <= AHEAD_LEVEL)),
         "listed": int(every.listed.any()),
         "singled out": int(every.singled.any()),
         "parts not alike": int(every.unlike is not None and every.unlike.p_value <= PREREQUISITE_LEVEL),
     })  # fmt: skip
-    for way, one in zip(DEFAULT_COMPARISONS, every.by, strict=True):
+    for name, one in zip(_ALONE, every.by, strict=True):
         assert one.singled is not None
-        counts[f"singled out by {way} alone"] = int(one.singled.images.any() or one.singled.train.any())
+        counts[name] = int(one.singled.images.any() or one.singled.train.any())
     return counts
 
 
@@ -153,7 +156,7 @@ def main() -> None:
     """Count, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--audits", type=int, default=100)
+    parser.add_argument("--audits", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--names", nargs="*", default=NAMES)
     parser.add_argument("--out", type=Path)

@@ -9,7 +9,8 @@ a random one of the seven kinds. The audit hides plants of its own besides. Its 
 copies found at the cut, patients without a copy found at it, and patients without a copy on the list. As many sets as
 ``--clean`` says have no copy; counted is how many of them fail by distance. The second look is not taken.
 
-The audit's own parts are called on features that are computed once for all splits.
+`default` compares in four ways (`memorisk.models.settings.DEFAULT_COMPARISONS`), as an audit does. The audit's own
+parts are called on features that are computed once for all splits.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from memorisk.audits.comparison.distances import PixelCopies, measure_distances
+from memorisk.audits.comparison.distances import Distances, PixelCopies, measure_distances
 from memorisk.audits.comparison.features import FeatureTables
 from memorisk.audits.comparison.plants import Plants, draw_plants
 from memorisk.audits.comparison.sets import Sets, select_rows, stack_stores
@@ -39,6 +40,7 @@ from memorisk.images.pixels import hash_pixels
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.images.volumes import is_volume
+from memorisk.models.settings import DEFAULT_COMPARISONS, DEFAULT_DETECTOR
 from memorisk.runs.workload import no_progress
 from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.statistics.verdicts.levels import AHEAD_LEVEL, SINGLED_OUT_LEVEL
@@ -49,6 +51,17 @@ UNDER_TWO_IDS = ("ISIC_0030835", "ISIC_0031799")
 """Photographs of lesions that HAM10000 holds under another id as well (ISIC_0027820, ISIC_0029130: the same diagnosis,
 age, sex and site, and nearly the same picture): left out, since their copies would count as of somebody not copied."""
 CLAIMS = ("noticed", "chance", "list", "fails")
+STRENGTHS = {
+    "rotated": {"mildest": 5, "strongest": 20, "stronger": 30},
+    "noised": {"mildest": 0.02, "strongest": 0.10, "stronger": 0.15},
+    "jpeg": {"mildest": 70, "strongest": 10, "stronger": 5},
+    "cropped": {"mildest": 0.95, "strongest": 0.75, "stronger": 0.65},
+    "pasted": {"mildest": 0.7, "strongest": 0.5, "stronger": 0.4},
+}
+"""Degrees, deviation of the noise, quality, and shares of either side; the first two are the limits of a kind."""
+PER_STRENGTH = 4
+"""Number of copies of each kind and strength in a split."""
+_ARRAYS = ("pixels", "kind", "parameter", "source", "base", "required")
 NETWORK = "squeezenet1_1_caffe@{data}/weights_squeezenet_imagenet/squeezenet11_features_derived_oihw.npz"
 TEXT = f"""Real images at {SIDE} px, and volumes of {VOXELS} voxels a side, stand for a synthetic set, so that the
 truth is known: images of other patients, and copies of some training patients hidden among them, of seven kinds (of
@@ -62,9 +75,13 @@ that fail by distance (somebody is listed, or more patients lie nearer than ever
 claimed is at most 10 %. Two photographs of HAM10000 that show a lesion of another id once more are left out. Intervals
 are of {100 * LEVEL:.1f} %, over splits (t); a claim holds where its difference from the truth may be 0, or the share of
 a list at most 10 %."""
-
-
 KINDS_TEXT = """Noticed by kind in percent: claimed, and the truth less it. A kind has few copies in a split."""
+STRENGTHS_TEXT = """Noticed at one strength, in percent with exact intervals at 95 %: the mildest and the strongest that
+are planted, and a stronger one that is planted nowhere. A report claims the share over all planted strengths, which is
+an average: of the strongest copies fewer are noticed, of stronger ones fewer still. A pass says nothing of the
+latter. By `default` a pasted region is noticed where it holds one of sixteen windows of 35 % of the side: of regions of
+50 % about half do, of 40 % a tenth. The second look, which is not taken here, confirms most crops and pastes of the
+planted strengths (`copies_found.md`)."""
 FAILS = 0.1
 
 
@@ -95,6 +112,8 @@ class Split:
     plants: Plants
     copies: Plants
     """The truth."""
+    n_plants: int
+    """Number of plants as the audit draws them; those after them have one strength each."""
 
 
 _NONE = np.empty(0, np.int64)
@@ -138,14 +157,37 @@ def split(world: World, seed: int, *, copied: bool = True) -> Split:
     train, held, others = (select_rows(world.store, part) for part in rows)
     options = SyntheticOptions(plants=world.plants, seed=seed)
     if not copied:
-        return Split(Sets(train, others, held, 0, 0, frozenset(), ()), rows, options, NOBODY, NOBODY)
-    plants = draw_plants(train, others, world.plants, seed)
+        return Split(Sets(train, others, held, 0, 0, frozenset(), ()), rows, options, NOBODY, NOBODY, 0)
+    drawn = draw_plants(train, others, world.plants, seed)
+    plants = joined(drawn, plants_of_strengths(train, others, rng))
     patients = rng.permutation(np.unique(train.manifest.groups.astype(str)))
     n_copied = max(1, math.ceil(world.copied * len(patients)))
     return Split(
         Sets(train, others, held, 0, 0, frozenset(), ()), rows, options, plants,
-        copies_of(train, others, patients[:n_copied], rng),
+        copies_of(train, others, patients[:n_copied], rng), drawn.n,
     )  # fmt: skip
+
+
+def plants_of_strengths(train: ImageStore, others: ImageStore, rng: np.random.Generator) -> Plants:
+    """Copy `PER_STRENGTH` random training images at each strength of each kind that has strengths."""
+    pixels, kind, source = [], [], []
+    for name in planted_kinds((), of_volumes=is_volume(train.images.shape)):
+        for words, value in STRENGTHS.get(name, {}).items():
+            one = replace(ALL_KINDS[name], limits=(value, value))
+            for row in rng.choice(len(train.images), PER_STRENGTH, replace=False):
+                base = np.asarray(others.images[int(rng.integers(len(others.images)))])
+                copy = plant_copy(one, np.asarray(train.images[int(row)]), base, rng)
+                if copy is not None:
+                    pixels, kind, source = [*pixels, copy.pixels], [*kind, f"{name}, {words}"], [*source, row]
+    words, empty = np.array(kind, dtype=object), np.full(len(kind), "", dtype=object)
+    rows, none = np.array(source), np.full(len(kind), -1)
+    return Plants(np.stack(pixels), words, empty, rows, none, np.zeros(len(kind), bool), len(kind))
+
+
+def joined(first: Plants, second: Plants) -> Plants:
+    """Return the plants of two drawings, of which the first has the required ones."""
+    parts = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in _ARRAYS}
+    return replace(first, **parts)
 
 
 def copies_of(train: ImageStore, others: ImageStore, patients: np.ndarray, rng: np.random.Generator) -> Plants:
@@ -174,67 +216,125 @@ def store_of(pixels: np.ndarray, beside: ImageStore) -> ImageStore:
     return replace(beside, images=pixels, manifest=Manifest(table, None, "copies"), pixel_hashes=hashes)
 
 
-def audited(detector: PairDetector, world: World, splits: Sequence[Split], clean: int) -> dict[str, np.ndarray]:
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One way to compare, with the features of all images."""
+
+    detector: PairDetector
+    as_sources: np.ndarray
+    """[N, d] features of the images of the world."""
+    as_copies: np.ndarray
+    """[N, e] features of the same images as copies of others."""
+    hidden: np.ndarray
+    """[P, e] features of the plants and copies of all splits."""
+
+    @property
+    def by_parts(self) -> bool:
+        """Whether parts of images are compared."""
+        return self.detector.source.by_parts
+
+
+def ways_of(source: str, world: World, hidden: np.ndarray) -> list[Way]:
+    """Compute the features of the world and of hidden copies by each way of a detector.
+
+    Args:
+        source: Detector; the default one compares in four ways.
+        world: Data set.
+        hidden: Pixels of plants and copies of all splits, [P, H, W, C].
+    """
+    ways = []
+    for name in DEFAULT_COMPARISONS if source == DEFAULT_DETECTOR else [source]:
+        detector = open_pair_detector(name)
+        copies = store_of(hidden, world.store)
+        ways.append(Way(detector, *(
+            np.asarray(detector.features(store, as_copies=as_copies).values)
+            for store, as_copies in ((world.store, False), (world.store, True), (copies, True))
+        )))  # fmt: skip
+    return ways
+
+
+def audited(source: str, world: World, splits: Sequence[Split], clean: int) -> dict[str, np.ndarray]:
     """What the report claims, and what is true, [splits] each; and of sets without copies whether they fail."""
-    real = detector.features(world.store).values
-    made = np.concatenate([pixels for one in splits for pixels in (one.plants.pixels, one.copies.pixels)])
-    hidden, at, rows = detector.features(store_of(made, world.store)).values, 0, []
+    hidden = [pixels for one in splits for pixels in (one.plants.pixels, one.copies.pixels)]
+    ways, at, rows = ways_of(source, world, np.concatenate(hidden)), 0, []
     for one in splits:
-        plants, copies = hidden[at : at + one.plants.n], hidden[at + one.plants.n : at + one.plants.n + one.copies.n]
-        at += one.plants.n + one.copies.n
-        train, held, others = (real[part] for part in one.rows)
-        unsaid = FeatureTables(train, held, np.concatenate([others, copies]), plants, None, False, (), 0, 0)  # pyright: ignore
-        rows.append(held_to_truth(unsaid, detector, one))
-    found = {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
-    fails = [fails_without_copies(real, detector, split(world, 1000 + seed, copied=False)) for seed in range(clean)]
-    return found | {"fails": np.array(fails)}
+        ends = at + one.plants.n, at + one.plants.n + one.copies.n
+        rows.append(held_to_truth(ways, one, slice(at, ends[0]), slice(*ends)))
+        at = ends[1]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: np.array([row.get(name, math.nan) for row in rows], dtype=float) for name in names}
+    fails = [fails_without_copies(ways, split(world, 1000 + seed, copied=False)) for seed in range(clean)]
+    return columns | {"fails": np.array(fails)}
 
 
-def fails_without_copies(real: np.ndarray, detector: PairDetector, one: Split) -> bool:
+def distances_of(way: Way, one: Split, sets: Sets, plants: np.ndarray, copies: np.ndarray) -> Distances:
+    """Compare the images of a split in one way.
+
+    Args:
+        way: Way to compare.
+        one: Split.
+        sets: Its sets, with the copies among the synthetic images.
+        plants: Features of the plants.
+        copies: Features of the copies.
+    """
+    train, held, others = (
+        values[rows] for values, rows in zip((way.as_sources, way.as_sources, way.as_copies), one.rows, strict=True)
+    )
+    tables = FeatureTables(train, held, np.concatenate([others, copies]), plants, None, False, (), 0, 0)  # pyright: ignore
+    similarity = way.detector.similarity(np.concatenate([train, held]))
+    return measure_distances(tables, similarity, sets, one.plants, no_progress, compares_real=not way.by_parts)
+
+
+def fails_without_copies(ways: Sequence[Way], one: Split) -> bool:
     """Whether a set of other patients fails by distance."""
-    train, held, others = (real[part] for part in one.rows)
-    tables = FeatureTables(train, held, others, real[:0], None, False, (), 0, 0)  # pyright: ignore
-    distances = measure_distances(
-        tables, detector.similarity(np.concatenate([train, held])), one.sets, one.plants, no_progress
-    )
-    pixels = _no_pixels(len(train), len(held), len(others), 0)
-    said = compute_findings(one.sets, [distances], pixels, one.plants, one.options)
-    return bool(said.n_listed_at_verdict or said.p_ahead <= AHEAD_LEVEL)
+    distances = [distances_of(way, one, one.sets, way.hidden[:0], way.hidden[:0]) for way in ways]
+    pixels = _no_pixels(*(len(rows) for rows in one.rows), 0)
+    findings = compute_findings(one.sets, distances, pixels, one.plants, one.options)
+    return bool(findings.n_listed_at_verdict or findings.p_ahead <= AHEAD_LEVEL)
 
 
-def held_to_truth(found: FeatureTables, detector: PairDetector, one: Split) -> dict[str, float]:
-    """One audit's claims and the truth."""
-    beside = store_of(one.copies.pixels, one.sets.train)
-    sets = replace(one.sets, synthetic=stack_stores([one.sets.synthetic, beside]))
-    similarity = detector.similarity(np.concatenate([found.train, found.held]))
-    distances = measure_distances(found, similarity, sets, one.plants, no_progress)
+def held_to_truth(ways: Sequence[Way], one: Split, plants: slice, copies: slice) -> dict[str, float]:
+    """One audit's claims and the truth.
+
+    Args:
+        ways: Ways to compare.
+        one: Split.
+        plants: Rows of its plants among the hidden images.
+        copies: Rows of its copies among them.
+    """
+    hidden = store_of(one.copies.pixels, one.sets.train)
+    sets = replace(one.sets, synthetic=stack_stores([one.sets.synthetic, hidden]))
+    distances = [distances_of(way, one, sets, way.hidden[plants], way.hidden[copies]) for way in ways]
     n_others, n = len(one.sets.synthetic.images), len(sets.synthetic.images)
-    said = compute_findings(
-        sets, [distances], _no_pixels(len(found.train), len(found.held), n, one.plants.n), one.plants, one.options
-    )
-    assert said.asked is not None
-    assert said.power is not None
+    pixels = _no_pixels(len(one.rows[0]), len(one.rows[1]), n, one.plants.n)
+    findings = compute_findings(sets, distances, pixels, one.plants, one.options)
+    assert findings.asked is not None
+    assert findings.power is not None
     groups = sets.train.manifest.groups.astype(str)
-    copied = np.isin(said.unit, groups[one.copies.source])
-    assert said.by[0].singled is not None
-    by_chance = said.by[0].singled.images[:n_others] & ~np.isin(groups[distances.nearest[:n_others]], said.unit[copied])
-    kinds = {}
-    for kind, claimed in said.power.kinds.items():
+    copied = np.isin(findings.unit, groups[one.copies.source])
+    by_chance = False
+    for way, found in zip(distances, findings.by, strict=True):
+        assert found.singled is not None
+        of_copied = np.isin(groups[way.nearest[:n_others]], findings.unit[copied])
+        by_chance |= bool((found.singled.images[:n_others] & ~of_copied).any())
+    shares = {f"noticed {kind}": float(share.successes) for kind, share in findings.also.items()}
+    shares |= {f"tried {kind}": float(share.trials) for kind, share in findings.also.items()}
+    for kind, claimed in findings.power.kinds.items():
         of_kind = one.copies.kind == kind
-        kinds[f"claimed {kind}"] = claimed.estimate
-        kinds[f"true {kind}"] = said.singled[n_others:][of_kind].mean() if of_kind.any() else math.nan
-    return kinds | {
-        "train": len(said.unit),
-        "held": said.asked.n_held,
+        shares[f"claimed {kind}"] = claimed.estimate
+        shares[f"true {kind}"] = findings.singled[n_others:][of_kind].mean() if of_kind.any() else math.nan
+    return shares | {
+        "train": len(findings.unit),
+        "held": findings.asked.n_held,
         "images": n_others,
         "copied": int(copied.sum()),
-        "claimed": said.power.recall.estimate,
-        "lower": said.power.recall.low,
-        "true": float(said.singled[n_others:].mean()),
-        "chance": float(by_chance.any()),
-        "listed": int(said.listed.sum()),
-        "wrong": float((said.listed & ~copied).sum() / max(1, said.listed.sum())),
-        "flagged": float(said.exposing[:n_others].mean()),
+        "claimed": findings.power.recall.estimate,
+        "lower": findings.power.recall.low,
+        "true": float(findings.singled[n_others:].mean()),
+        "chance": float(by_chance),
+        "listed": int(findings.listed.sum()),
+        "wrong": float((findings.listed & ~copied).sum() / max(1, findings.listed.sum())),
+        "flagged": float(findings.exposing[:n_others].mean()),
     }
 
 
@@ -303,6 +403,21 @@ def kinds_row(name: str, detector: str, found: dict[str, np.ndarray]) -> dict[st
     return {"set": name, "detector": detector, **cells}
 
 
+def strengths_row(name: str, detector: str, columns: dict[str, np.ndarray]) -> dict[str, str]:
+    """Noticed of each kind at each strength, over all splits, in percent."""
+    cells = {}
+    for kind, strengths in STRENGTHS.items():
+        shares = []
+        for words in strengths:
+            counts = [columns.get(f"{what} {kind}, {words}", np.zeros(0)) for what in ("noticed", "tried")]
+            noticed, tried = (int(np.nansum(count)) for count in counts)
+            if tried:
+                share = clopper_pearson(noticed, tried, 0.95)
+                shares.append(f"{100 * share.estimate:.0f} ({100 * share.low:.0f} to {100 * share.high:.0f})")
+        cells[kind] = "; ".join(shares) or "none of volumes"
+    return {"set": name, "detector": detector, **cells}
+
+
 def table(rows: Sequence[dict[str, str]]) -> list[str]:
     """Lines of Markdown."""
     heads = list(rows[0])
@@ -326,23 +441,23 @@ def main() -> None:
         "pixels, 16 x 16": "pixels:16",
         "SqueezeNet, cosine": NETWORK.format(data=given.data),
     }
-    rows, kinds = [], []
+    rows, kinds, strengths = [], [], []
     with tempfile.TemporaryDirectory() as name:
         for world in worlds(given.data, Path(name)):
             if given.sets and not any(word in world.name for word in given.sets):
                 continue
             splits = [split(world, seed) for seed in range(given.splits)]
-            own = (
-                [sources["default"]] if is_volume(world.store.shape) else sources.values()
-            )  # pixels:16 takes no volumes
+            own = list(sources.values())[: 1 if is_volume(world.store.shape) else None]  # pixels:16 takes no volumes
             for text in given.detector or own:
-                detector = open_pair_detector(text)
-                label = next((label for label, source in sources.items() if source == text), detector.name)
-                found = audited(detector, world, splits, given.clean)
-                rows.append(row_of(world.name, label, found))
-                kinds.append(kinds_row(world.name, label, found))
-                print(rows[-1], kinds[-1], flush=True)
-    lines = [*table(rows), "", KINDS_TEXT, "", *table(kinds)]
+                label = next((label for label, source in sources.items() if source == text), text)
+                columns = audited(text, world, splits, given.clean)
+                rows.append(row_of(world.name, label, columns))
+                kinds.append(kinds_row(world.name, label, columns))
+                strengths.append(strengths_row(world.name, label, columns))
+                print(rows[-1], kinds[-1], strengths[-1], flush=True)
+    ends = "; ".join(f"{kind} {', '.join(f'{value:g}' for value in at.values())}" for kind, at in STRENGTHS.items())
+    lines = [*table(rows), "", KINDS_TEXT, "", *table(kinds), "", f"{STRENGTHS_TEXT} Strengths: {ends}.", "",
+             *table(strengths)]  # fmt: skip
     named = "".join(f" --detector {Path(text).name}" for text in given.detector or [])
     page = "\n".join([
         "# What the audit of a synthetic set claims, and what is true", "",
