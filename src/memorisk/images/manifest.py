@@ -84,6 +84,8 @@ class Manifest:
     """Number of images that a sample left out."""
     id_doubts: tuple[IdDoubt, ...] = ()
     """Doubts about the identity of people, which prevent a pass; notes do not repeat them, since they name ids."""
+    labels_left_out: str = ""
+    """Reason why the labels of the source were left out, in words without ids; empty where none were."""
 
     @property
     def n(self) -> int:
@@ -299,6 +301,8 @@ def require_labels(manifest: Manifest) -> None:
         InputError: Some images have no label; the first are listed.
     """
     missing = manifest.images[manifest.labels == ""]
+    if len(missing) and manifest.labels_left_out:
+        raise InputError(f"{one_line(manifest.name)}: no image has a label: {manifest.labels_left_out}")
     others = [str(column) for column in manifest.table.columns if column not in RESERVED]
     columns = f" (one of {listed(others, 8)})" if others else ""
     if len(missing):

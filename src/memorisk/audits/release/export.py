@@ -53,6 +53,8 @@ class Export:
     """Number of frames, pages and slices that stay behind, for each file that was read."""
     labels_left: int = 0
     """Number of images whose label no training image has, which stays behind."""
+    labels_left_out: str = ""
+    """Reason why no label was written, in words; empty where labels were written, or there are none."""
     suspicious: list[str] = field(default_factory=list)
     """Images that stay behind because a review names them."""
 
@@ -182,7 +184,7 @@ def _release_images(
     progress("counting frames that stay behind", 0, 0)
     n_labels = sum(label != own for label, own in zip(labels, allowed, strict=True))
     frames = uncovered_frames(manifest, options.slice_plane)
-    return Export(target, len(written.names), unread, frames, n_labels, suspicious)
+    return Export(target, len(written.names), unread, frames, n_labels, manifest.labels_left_out, suspicious)
 
 
 def _leave_out(manifest: Manifest, suspicious: Sequence[str]) -> Manifest:

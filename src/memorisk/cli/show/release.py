@@ -61,6 +61,8 @@ def show_export(export: "Export", *, as_json: bool) -> None:
     if export.labels_left:
         which = plural(export.labels_left, "image", "images")
         console.print(Text(f"Left behind: labels of {which}, which no training image has"), soft_wrap=True)
+    if export.labels_left_out:
+        console.print(Text(f"Left behind: all labels, because {export.labels_left_out}"), soft_wrap=True)
     if export.frames_left:
         console.print(Text(_frames(export.frames_left)), soft_wrap=True)
     for path, reason in export.left.items():  # all of them: this is what a reader must check

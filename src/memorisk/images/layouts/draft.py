@@ -37,6 +37,10 @@ class Draft:
     list is as long as the table."""
     finer: bool = False
     """Whether groups are smaller than patients, because the user named such a tag."""
+    labels_from_folders: bool = False
+    """Whether the label of an image is the name of its folder, by no word of the user."""
+    labels_left_out: str = ""
+    """Reason why labels were left out, in words; empty where none were."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """Further names by which a table may call the rows, such as SOPInstanceUID; each list is as long as the table."""
 

@@ -14,9 +14,11 @@ from memorisk.images.columns import canonical_split, texts
 from memorisk.images.identity import (
     header_doubts,
     id_doubts,
+    label_patients,
     look_alikes,
     normal_ids,
     normal_label,
+    patient_folder_doubts,
     refuse_placeholders,
     shared_object_doubts,
 )
@@ -48,6 +50,7 @@ def finish_draft(draft: Draft, options: ImageOptions) -> Manifest:
     _settle_names(draft)
     _refuse_empty_group(draft)
     _settle_identity(draft)
+    _leave_out_patient_labels(draft, options)
     if "member" not in draft.table or "frame" not in draft.table:
         _expand_frames(draft, options)
     _fill_groups(draft)
@@ -60,6 +63,7 @@ def finish_draft(draft: Draft, options: ImageOptions) -> Manifest:
         notes=tuple(draft.notes),
         skipped=pd.DataFrame(draft.skipped, columns=["path", "reason"], dtype=object),
         id_doubts=tuple(dict.fromkeys(draft.doubts)),
+        labels_left_out=draft.labels_left_out,
     )
     manifest.validate()
     return manifest
@@ -174,6 +178,31 @@ def _settle_identity(draft: Draft) -> None:
         objects = {STUDY: texts(draft.table[STUDY])} if STUDY in draft.table else {}
         draft.doubts += shared_object_doubts(draft.headers | objects, own)
         draft.doubts += header_doubts(own, draft.headers)
+
+
+def _leave_out_patient_labels(draft: Draft, options: ImageOptions) -> None:
+    """Leave out labels that are patients, which would be published as classes; doubt folders that look like patients.
+
+    A user who gives a pattern or a table for the labels has decided what a class is.
+    """
+    if "label" not in draft.table:
+        return
+    labels, images = texts(draft.table["label"]), draft.table["image"].tolist()
+    if "group" in draft.table:
+        patients = [g if g != i else "" for g, i in zip(draft.table["group"].tolist(), images, strict=True)]
+        if not label_patients(labels, patients):
+            return
+        draft.labels_left_out = (
+            "the labels name the patients and were left out; name the classes by --label-column, --labels-csv or "
+            "--label-from"
+        )
+        draft.notes.append(f"{draft.labels_left_out[0].upper()}{draft.labels_left_out[1:]}.")
+    elif draft.labels_from_folders and options.label_from is None and (doubts := patient_folder_doubts(labels)):
+        draft.doubts += doubts
+        draft.labels_left_out = f"{doubts[0].why}: {doubts[0].what_would_decide}"
+    else:
+        return
+    draft.table["label"] = ""
 
 
 def _refuse_empty_group(draft: Draft) -> None:

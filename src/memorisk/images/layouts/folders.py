@@ -145,6 +145,7 @@ def join_metadata(draft: Draft, metadata: Metadata, options: ImageOptions) -> No
     if label is not None:
         labels = label_values(metadata.table, label, source)
         draft.table["label"] = one_each(rows, labels, "label", metadata.paths, source)
+        draft.labels_from_folders = False
         draft.notes.append(f"Label: column {one_line(label, 60)} of {one_line(source)}, not the folders' names.")
         folders = [path.lower().split("/")[:-1] for path in draft.table["path"].tolist()]
         draft.table = draft.table.drop(columns="split", errors="ignore")
@@ -193,7 +194,7 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
     _note_masks(draft, files)
     labels, splits = folder_labels(files)
     if options.labels_csv is None:
-        draft.table["label"] = labels
+        draft.table["label"], draft.labels_from_folders = labels, True
     if any(splits):
         draft.table["split"] = splits
     if metadata is not None:
