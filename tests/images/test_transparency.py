@@ -40,6 +40,12 @@ def test_a_picture_under_alpha_is_counted_in_every_kind_of_file(tmp_path: Path, 
     assert _hiding(tmp_path / "images.npy", depth=depth) == 1
 
 
+def test_a_modality_in_place_of_alpha_is_counted(tmp_path: Path) -> None:
+    other = np.random.default_rng(1).integers(0, 256, (32, 32), dtype=np.uint8)
+    Image.fromarray(_rgba(_PICTURE, other)).save(tmp_path / "0.png")
+    assert _hiding(tmp_path) == 1
+
+
 @pytest.mark.parametrize(
     "image",
     [

@@ -194,7 +194,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "2 synthetic images show next to nothing (fewer than 3 grey levels of 256)" in dark[0]
     assert "images check" in dark[1]
     assert "1 training image shows next to nothing" in doubts({"n_train_blank": 1})[0]
-    assert "1 training image holds a picture under transparent pixels" in doubts({"n_train_hiding": 1})[0]
+    assert "1 training image holds a picture under or in transparent pixels" in doubts({"n_train_hiding": 1})[0]
     form = doubts({"n_other_forms": {"crop": 2}})
     assert "2 synthetic images are nearly identical to training images which --resize crop brings to size" in form[0]
     assert form[1].startswith("--resize crop")

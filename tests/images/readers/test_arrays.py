@@ -50,9 +50,29 @@ def test_channels_first_and_alpha(tmp_path: Path) -> None:
     np.save(tmp_path / "first.npy", np.moveaxis(COLOUR, -1, 1))
     np.testing.assert_array_equal(read_image(tmp_path / "first.npy", frame=5), COLOUR[5])
     rgba = RNG.integers(0, 256, (2, 4, 5, 4), dtype=np.uint8)
+    rgba[..., 3] = RNG.choice([0, 90, 100, 255], (2, 4, 5))
     np.save(tmp_path / "alpha.npy", rgba)
     product = rgba[1, ..., :3].astype(int) * rgba[1, ..., 3:].astype(int)
     np.testing.assert_array_equal(read_image(tmp_path / "alpha.npy", frame=1), (2 * product + 255) // 510)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
+def test_a_fourth_modality_is_not_taken_for_alpha(tmp_path: Path, kind: type) -> None:
+    largest = 1 if kind is np.float32 else np.iinfo(kind).max
+    scans = (RNG.random((2, 16, 16, 4)) * largest).astype(kind)
+    np.save(tmp_path / "scans.npy", scans)
+    with pytest.raises(InputError, match=r"fourth channel of image 0 holds a picture.*three channels, or one of"):
+        read_image(tmp_path / "scans.npy", frame=0)
+    np.save(tmp_path / "one.npy", scans[..., 3])
+    assert read_image(tmp_path / "one.npy", frame=0).shape == (16, 16, 1)
+
+
+def test_a_mask_with_soft_edges_is_alpha(tmp_path: Path) -> None:
+    rows, columns = np.mgrid[:28, :28] - 13.5
+    alpha = np.clip(255 * (13 - np.hypot(rows, columns)), 0, 255).astype(np.uint8)
+    image = np.dstack([np.full((28, 28, 3), 200, np.uint8), alpha])
+    np.save(tmp_path / "masked.npy", image[None])
+    assert read_image(tmp_path / "masked.npy", frame=0).max() == 200
 
 
 def test_idx_plain_and_gzipped(tmp_path: Path) -> None:

@@ -568,15 +568,15 @@ class TrainingBlank(Reason, code="training-blank"):
 
 
 class TrainingTransparent(Reason, code="training-transparent"):
-    """Training images with a picture under transparent pixels, which training may have seen and the audit did not."""
+    """Training images with a picture under or in transparent pixels, which training may have seen and the audit not."""
 
     n_images: int
     text = Words(
-        "{n_images:training image holds|training images hold} a picture under transparent pixels, which were compared "
-        "as black: copies of what lies there are not found, and a training that leaves transparency out saw it"
+        "{n_images:training image holds|training images hold} a picture under or in transparent pixels, which were "
+        "compared on black: copies of what lies there are not found, and a training that leaves transparency out saw it"
     )
     plain = Words(
-        "{n_images:training image has|training images have} transparent parts over a picture that was not compared"
+        "{n_images:training image has|training images have} transparent parts with a picture that was not compared"
     )
     remedy = Words("training images without transparency, as the generator saw them")
 

@@ -2,8 +2,9 @@
 
 Rules: ``member`` names the array (optional where the file has one), ``frame`` the image in it. Shapes ``[n, h, w]``,
 ``[n, h, w, c]`` or, where only that fits, ``[n, c, h, w]``, c in {1, 3, 4}; a fourth channel is alpha, composited
-over black. uint8 is kept. For other types the greys are those of the *whole* array, so that images compare: floats
-within [0, 1] are multiplied by the largest value, whole numbers and floats within [0, 255] are kept as 8 bits,
+over black, and refused where it holds a picture, as a further modality does. uint8 is kept. For other types the greys
+are those of the *whole* array, so that images compare: floats within [0, 1] are multiplied by the largest value, whole
+numbers and floats within [0, 255] are kept as 8 bits,
 larger unsigned numbers are scaled by the bits that the largest of them needs; anything else is stretched from the
 array's minimum to its maximum (its percentiles with the window ``percentile``). Nothing is unpickled. One image is read
 at a time: uncompressed arrays by memory map, compressed ones as a stream that runs forward, so reading in order costs
@@ -26,7 +27,14 @@ from typing import IO, Any, Protocol, cast
 
 import numpy as np
 
-from memorisk.images.readers.greys import over_black, percentile_range, refuse_not_finite, stretch, to_depth
+from memorisk.images.readers.greys import (
+    opacity_is_picture,
+    over_black,
+    percentile_range,
+    refuse_not_finite,
+    stretch,
+    to_depth,
+)
 from memorisk.images.readers.idx import ArrayStream, open_idx
 from memorisk.images.readers.limits import check_count, check_size
 from memorisk.images.readers.registry import ReadOptions, file_head, sniff
@@ -217,6 +225,11 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
         if image.dtype != np.uint8:
             image = _mapped(image, _greys(path, how.member, *_version(path)), how)
     if image.shape[2] == 4:
+        if not how.opaque and opacity_is_picture(image[..., 3]):
+            raise InputError(
+                f"{one_line(path)}: the fourth channel of image {how.frame} holds a picture, and would be taken for "
+                "transparency; give an array of three channels, or one of a single channel for each"
+            )
         colour = np.ascontiguousarray(image[..., :3])
         image = colour if how.opaque else over_black(colour, image[..., 3])
     return to_depth(np.ascontiguousarray(image), how.depth)

@@ -103,6 +103,22 @@ def to_greys(values: np.ndarray, window: Window, depth: int) -> np.ndarray:
     return stretch(values, *percentile_range(values), depth)
 
 
+_PARTLY = 0.25
+"""Share of half-transparent pixels of more than an edge: the edge of a disc in 28 px is an eighth of its image."""
+_OPACITIES = 32
+"""Levels of opacity, of 256, that a picture spans; a uniform one has a single level."""
+
+
+def opacity_is_picture(alpha: np.ndarray) -> bool:
+    """Return whether alpha ``[h, w]`` holds a picture, as a fourth modality does, and not a mask with its edges."""
+    levels = to_depth(alpha, 8)
+    partly = levels[(levels > 0) & (levels < 255)]
+    if partly.size <= _PARTLY * levels.size:
+        return False
+    low, high = np.percentile(partly, (1, 99))
+    return bool(high - low >= _OPACITIES)
+
+
 def over_black(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Composite an image ``[h, w, c]`` with alpha ``[h, w]`` of the same type over black."""
     full = np.iinfo(image.dtype).max
