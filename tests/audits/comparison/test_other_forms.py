@@ -1,8 +1,10 @@
 """Copies of training images that the generator saw in another form than the audit."""
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -45,6 +47,19 @@ def test_copies_in_another_form_are_counted_by_their_rule(tmp_path: Path, audite
     honest = _store(drawn[_COPIES:], tmp_path / "honest", options)
     assert alike_in_other_forms(honest, forms, frozenset(), no_progress) == {}
     assert compared_forms(forms, len(drawn)) == 3 * (60 * 59 // 2 + 60 * len(drawn))
+
+
+@pytest.mark.parametrize(("width", "forms"), [(72, {INVERTED, "crop", "pad"}), (48, {INVERTED})])
+def test_images_in_rows_are_seen_to_be_oblong(tmp_path: Path, width: int, forms: set[str]) -> None:
+    rows = []
+    for image in _people(4, 0, width=width):
+        Image.fromarray(image).save(buffer := BytesIO(), "PNG")
+        rows.append({"bytes": buffer.getvalue(), "path": None})
+    (tmp_path / "data").mkdir()
+    pd.DataFrame({"image": rows, "label": [0, 1, 0, 1]}).to_parquet(tmp_path / "data" / "train-00000-of-00001.parquet")
+    options = ImageOptions(size=_SIZE, store=tmp_path / "cache")
+    train = build_store(load_manifest(tmp_path, options), options)
+    assert set(other_forms([train], options, no_progress)) == forms
 
 
 def test_inverted_copies_are_counted(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import tifffile
 from PIL import Image
@@ -37,3 +38,12 @@ def test_what_is_left_out_is_counted(folder: Path, settings: dict, left: int) ->
     rows = manifest.table["path"].value_counts()
     assert uncovered_frames(manifest, "axial") == {p: n - rows[p] for p, n in files.items() if n > rows[p]}
     assert sum(files.values()) - manifest.n == left or settings.get("frame_step") == 2
+
+
+def test_what_rows_of_parquet_leave_out_is_counted(folder: Path) -> None:
+    rows = [{"bytes": (folder / name).read_bytes(), "path": None} for name in ("one.png", "a.gif", "a.tif")]
+    place = folder / "hub" / "data" / "train-00000-of-00001.parquet"
+    place.parent.mkdir(parents=True)
+    pd.DataFrame({"image": rows}).to_parquet(place)
+    manifest = load_manifest(folder / "hub")
+    assert uncovered_frames(manifest, "axial") == {manifest.table["path"].iloc[0]: 2 * (len(FRAMES) - 1)}

@@ -13,7 +13,7 @@ Not covered: copies of other kinds in these forms. An audit that reads training 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import cast, get_args
 
 import numpy as np
@@ -21,9 +21,11 @@ import numpy as np
 from memorisk.images.copies.near_copies import RULE_IMAGES, near_copies_between, rule_of_stores, thumbnails
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions, Resize
+from memorisk.images.pixels import PixelRule, Source
 from memorisk.images.readers.headers import image_header
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore, build_store, manifest_sources
 from memorisk.images.volumes import is_volume
+from memorisk.runs.errors import InputError
 from memorisk.runs.workload import Progress
 
 INVERTED = "inverted"
@@ -64,7 +66,7 @@ def other_forms(real: Sequence[ImageStore], options: ImageOptions, progress: Pro
     if is_volume(shape):
         return {}
     inverted = [replace(store, images=cast(np.ndarray, _Inverted(store.images))) for store in real]
-    if shape[:2] != (options.size, options.size) or not _is_oblong(real[0].manifest):
+    if shape[:2] != (options.size, options.size) or not _is_oblong(real[0].manifest, options):
         return {INVERTED: inverted}
     channels = 1 if shape[2] == 1 else 3
     forms = {INVERTED: inverted}
@@ -76,12 +78,24 @@ def other_forms(real: Sequence[ImageStore], options: ImageOptions, progress: Pro
     return forms
 
 
-def _is_oblong(manifest: Manifest) -> bool:
-    """Return whether the header of some file is that of an image which is not square."""
-    members = manifest.table["member"].tolist() if "member" in manifest.table else [None] * manifest.n
-    files = {(manifest.file(row), str(member or "")) for row, member in enumerate(members)}
-    headers = (image_header(*file) for file in sorted(files))
-    return any(header is not None and header.width != header.height for header in headers)
+def _is_oblong(manifest: Manifest, options: ImageOptions) -> bool:
+    """Return whether some image is not square, by its file's header, or by its pixels where a header lacks the sides.
+
+    Images in rows of Parquet and Arrow have no header of the file.
+    """
+    rule, header_of = PixelRule.of(options), cache(image_header)
+
+    def is_oblong(source: Source) -> bool:
+        header = header_of(source.file, source.member or "")
+        if header is not None:
+            return header.width != header.height
+        try:
+            height, width = rule.read(source).shape[:2]
+        except (InputError, OSError):  # the store counts such an image, with the reason
+            return False
+        return height != width
+
+    return any(is_oblong(source) for source in manifest_sources(manifest))
 
 
 def compared_forms(forms: Forms, n_synthetic: int) -> int:

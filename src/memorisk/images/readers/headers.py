@@ -4,8 +4,10 @@
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ from memorisk.images.readers.arrays import array_shapes, image_axes
 from memorisk.images.readers.dicom import pydicom_module
 from memorisk.images.readers.nifti import PLANES, canonical_shape, open_volume
 from memorisk.images.readers.nifti import count_frames as count_slices
-from memorisk.images.readers.registry import count_frames, file_format
+from memorisk.images.readers.registry import SHARDS, count_frames, file_format
 from memorisk.images.readers.suffixes import KIND_BY_SUFFIX, suffix
 from memorisk.images.volumes import VOLUME, is_volume_member
+from memorisk.runs.errors import InputError
 
 _DEEP = ("I", "F")
 """Prefixes of Pillow's modes of more than 8 bits."""
@@ -133,7 +136,7 @@ def uncovered_frames(manifest: Manifest, plane: str) -> dict[str, int]:
     rows = paths.value_counts(sort=False)
     members = manifest.table["member"].tolist() if "member" in manifest.table else []
     whole = {path for path, member in zip(paths, members, strict=False) if is_volume_member(member)}
-    n_uncovered = {}
+    n_uncovered = _uncovered_in_rows(manifest, plane)
     for path, n in rows.items():
         file = manifest.root / str(path)
         try:
@@ -145,3 +148,31 @@ def uncovered_frames(manifest: Manifest, plane: str) -> dict[str, int]:
         if stack and (more := (frame_count(file, volume=volume, plane=counted) or 0) - int(n)) > 0:
             n_uncovered[str(path)] = more
     return n_uncovered
+
+
+def _uncovered_in_rows(manifest: Manifest, plane: str) -> dict[str, int]:
+    """Count the frames, pages and slices behind the one that is read of images in rows of Parquet and Arrow, by path.
+
+    Args:
+        manifest: Manifest of the images.
+        plane: Plane of the slices of volumes.
+    """
+    table, n_uncovered = manifest.table, Counter[str]()
+    if manifest.root is None or "member" not in table or "frame" not in table:
+        return {}
+    from memorisk.images.readers.shards import row_file  # pyarrow is needed for such files alone
+
+    in_rows = cache(lambda path: (kind := file_format(path)) is not None and kind.module == SHARDS)
+    for path, column, row in zip(table["path"].astype(str), table["member"], table["frame"], strict=True):
+        file = manifest.root / path
+        try:
+            if not in_rows(file):
+                continue
+            with row_file(file, str(column), int(row)) as image:
+                kind = file_format(image)
+                volume = kind is not None and kind.kind == "nifti"
+                stack = is_stack(image, volume=volume)
+                n_uncovered[path] += max(0, (frame_count(image, volume=volume, plane=plane) or 1) - 1) if stack else 0
+        except (InputError, OSError, ValueError, TypeError):  # the store counts such an image, with the reason
+            continue
+    return dict(+n_uncovered)

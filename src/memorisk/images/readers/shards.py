@@ -19,6 +19,7 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
@@ -227,6 +228,23 @@ def read(path: Path, how: ReadOptions) -> np.ndarray:
 
         return read_data(data, place, how)
     return _through_file(data, place, file_type.module, how)
+
+
+@contextmanager
+def row_file(path: Path, column: str, row: int) -> Iterator[Path]:
+    """Give the image of a row as a private file, which is deleted afterwards; without an image the file is empty.
+
+    Args:
+        path: Path of the file of rows.
+        column: Name of the column of images.
+        row: Number of the row, from 0.
+    """
+    with _LOCK:
+        data = _opened(path, column, *_version(path)).bytes_at(row)
+    with tempfile.TemporaryDirectory(prefix="memorisk-") as folder:
+        file = Path(folder) / "image"
+        file.write_bytes(data or b"")
+        yield file
 
 
 def count_frames(path: Path) -> int:
