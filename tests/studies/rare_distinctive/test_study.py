@@ -15,13 +15,14 @@ from PIL import Image
 import memorisk
 from memorisk.audits.classifier.options import PAPER_SEEDS
 from memorisk.images.options import ImageOptions
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weight_files import save_weights
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_json
-from memorisk.runs.workload import no_progress
 from memorisk.studies.rare_distinctive import study as study_module
 from memorisk.studies.rare_distinctive.config import StudyConfig, read_study
 from memorisk.studies.rare_distinctive.plan import plan_study
-from memorisk.studies.rare_distinctive.study import RareStudy, study_rare_distinctive
+from memorisk.studies.rare_distinctive.study import study_rare_distinctive
 from tests.commands import answer, environment, refusal
 from tests.commands import memorisk as command_of
 
@@ -234,15 +235,23 @@ def test_weights_that_do_not_exist_are_all_named_before_anything_is_run(tmp_path
     assert not (tmp_path / "s").exists()
 
 
-def test_weights_of_a_finished_cell_are_not_needed_again(tmp_path: Path) -> None:
-    cell = tmp_path / "s" / "cells" / "digits" / "A"
-    cell.mkdir(parents=True)
-    (cell / "verdict.json").write_text("{}")
-    study = RareStudy(config(architectures={"A": {"weights": "a.pth"}}), tmp_path / "s")
-    study.check(no_progress)
-    (cell / "verdict.json").unlink()
-    with pytest.raises(InputError, match=r"a\.pth: the file or folder does not exist \(weights are a file"):
-        study.check(no_progress)
+def test_weights_of_a_finished_cell_are_needed_again_for_new_seeds_only(tmp_path: Path) -> None:
+    weights, out = tmp_path / "a.safetensors", tmp_path / "s"
+    save_weights(weights, create_model("small_cnn", num_classes=10, in_chans=1, image_size=8, seed=0))
+    asked = config(architectures={"A": {"model": "small_cnn", "weights": str(weights)}}, seeds=[123])
+    asked["defences"] = {"digits": {"architecture": "A", "regime": ["full"]}}
+    assert study_rare_distinctive(asked, out=out).failed == {}
+    weights.unlink()
+    before = trained(out)
+    assert study_rare_distinctive(asked, out=out).failed == {}
+    assert trained(out) == before
+    more = {**asked, "seeds": [123, 456]}
+    for _ in "again":  # the second time as after a kill, which leaves the new seeds in the settings of one part
+        with pytest.raises(InputError, match=r"a\.safetensors: the file or folder does not exist"):
+            study_rare_distinctive(more, out=out)
+        cell = out / "cells" / "digits" / "A" / "config.yaml"
+        cell.write_text(yaml.safe_dump({**yaml.safe_load(cell.read_text()), "seeds": [123, 456]}))
+    assert trained(out) == before
 
 
 def test_another_protocol_is_another_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from memorisk.audits.classifier.evidence import SCORES
 from memorisk.audits.classifier.explanations.result import BEFORE
 from memorisk.audits.classifier.explanations.run import explain
 from memorisk.audits.classifier.options import ClassifierOptions, saved_options
+from memorisk.audits.classifier.result import ClassifierVerdict
 from memorisk.audits.classifier.retraining.defences import audit_defences
 from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -197,12 +198,12 @@ class RareStudy(Study[StudyResult]):
             check_part(part.name, part.folder, part.settings)
 
     def check(self, progress: Progress) -> None:
-        """Refuse weights of unfinished cells that do not exist: a cell would be refused hours after the first began."""
+        """Refuse missing weights of cells with work left: a cell would be refused hours after the first began."""
         refuse_missing(
             (
                 weights
                 for part in self.parts
-                if not _finished(part)
+                if _has_work(part)
                 for weights in (part.settings["weights"], part.settings["target"])
                 if weights is not None and names_file(weights)
             ),
@@ -273,6 +274,18 @@ def _study_pseudonyms(study: StudyConfig) -> Pseudonyms:
 
 def _finished(part: Part) -> bool:
     return (part.folder / (REGIMES.table if part.defence else VERDICT)).is_file()
+
+
+def _has_work(part: Part) -> bool:
+    """Return whether the part is not finished, or its settings add to what is finished, as new seeds do."""
+    if not _finished(part):
+        return True
+    before, now = saved_options(read_config(part.folder)), saved_options(part.settings)
+    if any(getattr(before, setting) != getattr(now, setting) for setting in _EXTENSION_FIELDS.split()):
+        return True
+    # a run that was killed while it added seeds has them in its settings, not in its verdict
+    verdicts = (ClassifierVerdict.read(read_json(inner / VERDICT)) for inner in _audits(part.folder))
+    return any(set(verdict.seeds) != set(now.chosen_seeds) for verdict in verdicts)
 
 
 def _cell_folder(folder: Path, architecture: str, dataset: str) -> Path:

@@ -15,7 +15,7 @@ from memorisk.audits.classifier.retraining.privacy import bound_job
 from memorisk.audits.classifier.twins.control_training import control_jobs
 from memorisk.audits.classifier.twins.trainings import Recipe, make_jobs
 from memorisk.images.store import ImageStore
-from memorisk.models.classifiers.specs import is_download, model_spec
+from memorisk.models.classifiers.specs import model_spec
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.workload import Cost, total
 from memorisk.training.classifiers.jobs import TrainJob, build_network, train_network
@@ -79,11 +79,13 @@ def parameter_count(job: TrainJob, store: ImageStore) -> int | None:
 
 
 def _trained_network(job: TrainJob, store: ImageStore) -> nn.Module | None:
-    """Build a network of the form that a training leaves, without a download; None where the user's function does."""
+    """Build a network of the form that a training leaves, random; None where the user's function builds it.
+
+    Its form does not depend on the pre-trained weights, which a finished run may have lost.
+    """
     if job.own is not None:
         return None
-    plain = replace(job, weights="none") if is_download(job.weights, model_spec(job.model)) else job
-    network = build_network(plain, store.images)
+    network = build_network(replace(job, weights="none"), store.images)
     merge_adapters(network)
     return network
 
@@ -92,17 +94,16 @@ def seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: Cl
     """Time of one image in a training step, from the second of two steps; None where the step is not known.
 
     A user's own function, heads on a frozen trunk (one pass for all of them) and small networks stacked on a GPU take
-    another time than their steps alone would tell.
+    another time than their steps alone would tell. A step takes as long from random weights as from trained ones.
     """
     if recipe.own or model_spec(recipe.model).frozen_trunk or recipe.device.startswith("cuda"):
         return None
     job: TrainJob = make_jobs(Path(), store, plan, recipe, options)[0][0]
-    weights = "none" if is_download(job.weights, model_spec(job.model)) else job.weights
     rows = job.rows[: max(2, min(job.options.batch_size, _TIMED_PIXELS // int(np.prod(store.images.shape[1:3]))))]
     keep_freed_memory()
     begun: list[float] = []
     short = replace(
-        job, rows=rows, slots=None, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows))
+        job, rows=rows, slots=None, weights="none", options=replace(job.options, epochs=2, batch_size=len(rows))
     )
     try:
         train_network(
