@@ -197,7 +197,7 @@ class PartsSimilarity:
         for first, tile in self._tiles(query_windows, reference_windows, None):
             self._rank_queries(nearest, query_windows, reference_windows, first, tile, slack)
             np.maximum(best, tile.max(axis=0), out=best)
-            query, reference = np.nonzero(tile >= best - slack)
+            query, reference = _places(tile >= best - slack)
             lists.append((query + first, reference, tile[query, reference]))
         if not lists:
             return nearest, back
@@ -217,7 +217,7 @@ class PartsSimilarity:
         near = (tile >= (_kth_largest(tile, k) - slack)[:, None]) & allowed
         empty = ~left[first : first + len(tile)].any(axis=(1, 2))  # all are as near: the first ones win the tie
         near[empty] = allowed[empty] & (np.cumsum(allowed[empty], axis=1) <= k)
-        query, reference = np.nonzero(near)
+        query, reference = _places(near)
         _rank(nearest, query + first, reference, -self._distances(left, right, query + first, reference))
 
     def reaching(
@@ -234,7 +234,7 @@ class PartsSimilarity:
         query_windows, reference_windows = self._tables(queries, references)
         lists = []
         for first, tile in self._tiles(query_windows, reference_windows, exclude_same):
-            query, reference = np.nonzero(tile >= threshold + NO_WINDOW - self._slack(query_windows))
+            query, reference = _places(tile >= threshold + NO_WINDOW - self._slack(query_windows))
             exact = -self._distances(query_windows, reference_windows, query + first, reference)
             there = exact >= threshold
             lists.append((query[there] + first, reference[there], exact[there]))
@@ -303,6 +303,12 @@ class PartsSimilarity:
 def _no_references(n: int, k: int) -> Nearest:
     """Return an answer for n queries without any reference."""
     return Nearest(np.full((n, k), -1, np.int64), np.full((n, k), -np.inf))
+
+
+def _places(marked: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return rows and columns of the marked pairs, [p] each, in order; few are, so that one flat pass is fastest."""
+    rows, columns = np.divmod(np.flatnonzero(marked), marked.shape[1])
+    return rows, columns
 
 
 def _rank(nearest: Nearest, query: NDArray, reference: NDArray, score: NDArray) -> None:
