@@ -76,7 +76,10 @@ def under_alpha(file: Path, row: int) -> None:
 
 def in_an_array(file: Path, row: int) -> None:
     """Put another image under the alpha of an array."""
-    alpha = np.dstack([seen(row), seen(row), seen(row), SECRET])
+    opaque = np.full_like(SECRET, 255)
+    opaque[: len(opaque) // 2] = 0
+    hidden = np.where(opaque, seen(row), SECRET)
+    alpha = np.dstack([hidden, hidden, hidden, opaque])
     np.save(file.with_suffix(".npy"), np.stack([alpha, alpha ^ 1]))
 
 

@@ -105,6 +105,8 @@ def to_greys(values: np.ndarray, window: Window, depth: int) -> np.ndarray:
 
 _PARTLY = 0.25
 """Share of half-transparent pixels of more than an edge: the edge of a disc in 28 px is an eighth of its image."""
+_NEARLY = 8
+"""Levels of opacity, of 256, by which a mask that was compressed or resized strays from 0 and 255."""
 _OPACITIES = 32
 """Levels of opacity, of 256, that a picture spans; a uniform one has a single level."""
 
@@ -112,7 +114,7 @@ _OPACITIES = 32
 def opacity_is_picture(alpha: np.ndarray) -> bool:
     """Return whether alpha ``[h, w]`` holds a picture, as a fourth modality does, and not a mask with its edges."""
     levels = to_depth(alpha, 8)
-    partly = levels[(levels > 0) & (levels < 255)]
+    partly = levels[(levels > _NEARLY) & (levels < 255 - _NEARLY)]
     if partly.size <= _PARTLY * levels.size:
         return False
     low, high = np.percentile(partly, (1, 99))
