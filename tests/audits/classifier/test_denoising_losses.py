@@ -57,7 +57,7 @@ def errors(
                             "member": member,
                             "loss": loss,
                             "level": f"t{level}",
-                            "trivial": 1.0,
+                            "trivial": 1.0 + 1e-9 * ids,
                         }
                     )
                 )
@@ -148,7 +148,7 @@ def test_the_strip_of_a_remembered_image_shows_the_difference(tmp_path: Path) ->
 
 def test_models_that_explain_no_noise_and_models_of_which_nothing_is_known_do_not_pass(tmp_path: Path) -> None:
     for name, table in (
-        ("nothing-learned", errors(levels=1).assign(trivial=0.1)),
+        ("nothing-learned", errors(levels=1).assign(trivial=lambda t: 0.1 + 1e-6 * t.index)),
         ("learning-unknown", errors(levels=1).drop(columns="trivial")),
     ):
         (tmp_path / name).mkdir()
@@ -181,6 +181,7 @@ def test_the_limit_of_what_models_explain_is_too_high_in_one_of_forty_audits() -
         (lambda t: t[~((t["level"] == "t1") & (t["image"] == "i0003"))], "levels t0 and t1 hold different images"),
         (lambda t: t.drop(index=t.index[-1]), "has 219 rows for 220 images"),
         (lambda t: t.assign(level=t["level"].where(t["image"] != "i0003")), "column level is empty in some rows"),
+        (lambda t: t.assign(trivial=1.0), "column trivial holds one value for all images"),
         (lambda t: t.assign(trivial=0.0), "column trivial holds values that are not numbers above 0"),
         (lambda t: t.assign(trivial=1e300), "column trivial holds values that are not numbers above 0 and at most"),
         (

@@ -220,6 +220,10 @@ def test_without_a_random_split_there_are_no_p_values(table, tmp_path):
         (lambda t: t.drop(columns="loss").assign(**{"logit:a": 1.0, "logit:b": "x"}), "is not a finite number"),
         (lambda t: t.drop(columns="loss").assign(**{"logit:a": 1.0, "logit:c": 2.0}), "label without a logit column"),
         (lambda t: t.iloc[:0], "no rows"),
+        (lambda t: t.assign(margin=-t["margin"]), "margin contradicts column loss"),
+        (lambda t: t.assign(margin=t["margin"].sample(frac=1, random_state=0).to_numpy()), "margin contradicts"),
+        (lambda t: t.assign(loss=t["margin"] - t["margin"].min(), margin=t["loss"]), "correct contradicts column loss"),
+        (lambda t: t.assign(correct=t["loss"] > np.log(2)), "correct contradicts column loss"),
     ],
 )
 def test_a_bad_table_ends_in_one_line_and_leaves_nothing(table, tmp_path, capsys, change, message):

@@ -73,13 +73,16 @@ def _rows_of(evidence: Evidence) -> tuple[bytes | tuple[str, ...], ...]:
 def _explained(parts: Sequence[pd.DataFrame], evidence: Evidence, weights: np.ndarray) -> DenoisingUtility:
     """Compare the errors on the test part, joined as the losses are, with those of the trivial prediction.
 
+    The error of the best linear prediction depends on the image and the noise. One value for all images at every level
+    is that of another prediction, such as 0, which any network is better than. A level may have one, as a critic's has.
+
     Args:
         parts: Table of each level.
         evidence: Score table with joined losses.
         weights: Weight of each level.
 
     Raises:
-        InputError: An error of the trivial prediction is not a number above 0.
+        InputError: An error of the trivial prediction is not a number above 0, or all images have one.
     """
     items = evidence.items
     test = items.split == "test"
@@ -95,5 +98,10 @@ def _explained(parts: Sequence[pd.DataFrame], evidence: Evidence, weights: np.nd
             )
         row = of_items.get_indexer(pd.MultiIndex.from_arrays([part["image"].astype(str), part["label"].astype(str)]))
         least += weight * np.bincount(row[row >= 0], weights=trivial[row >= 0], minlength=len(of_items))
+    if all(part[TRIVIAL].nunique() == 1 for part in parts):
+        raise InputError(
+            f"column {TRIVIAL} holds one value for all images: the error of the best linear prediction differs between "
+            "images, and that of the prediction 0 shows nothing; compute it (docs/losses.md), or leave it out"
+        )
     error = np.concatenate([evidence.loss_a, evidence.loss_b])[:, test]
     return denoising_utility(error, least / (2 * len(evidence.seeds)), items.group[test].astype(str))

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.denoising_losses import LEVEL, TRIVIAL, denoising_evidence
-from memorisk.audits.classifier.evidence import SCORES, Context, Evidence, evidence_from_table, write_scores
+from memorisk.audits.classifier.evidence import SCORES, WHOLE, Context, Evidence, evidence_from_table, write_scores
 from memorisk.audits.classifier.marks import Marks, keep_marks, marks_to_keep
 from memorisk.audits.classifier.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -34,6 +35,8 @@ from memorisk.scores.memorization import cross_entropy, logit_margin
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale
 
 LOGIT = "logit:"
+_LEAST_AGREEMENT = 0.5
+"""Least rank correlation of margins with losses; it is 1 where both are of one view, and near 0 by chance."""
 _OF_MODELS = ("split", "seed", "role", "member", "loss", "margin", "correct", "p_true", LEVEL, TRIVIAL)
 """Columns that say nothing of a patient."""
 
@@ -83,6 +86,7 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
         if options.loss_scale.of_answers:
             table = with_losses(table)
             evidence = evidence_from_table(table)
+            refuse_contradicted(evidence)
         else:
             evidence, utility, n_levels = denoising_evidence(table)
             notes = [_joined_note(n_levels)]
@@ -122,6 +126,37 @@ class LossesAudit(Audit[_JudgedLosses, _JudgedLosses, Result]):
         keep_marks(run.path, evidence.marks, result.per_group, names)
         write_report(run, result, pictures=None, redact=self.options.redact)
         return result
+
+
+def refuse_contradicted(evidence: Evidence) -> None:
+    """Refuse margins and answers that contradict the losses, as exchanged, inverted or misplaced columns do.
+
+    A margin falls where the loss rises, so that their ranks agree; the mean margin of several views of an image follows
+    loosely. An answer whose probability is above 1/2 is the one that is given, unless a threshold is another.
+
+    Args:
+        evidence: Table of losses of a classifier.
+
+    Raises:
+        InputError: Margins hardly follow the losses, or most answers of a probability above 1/2 are wrong.
+    """
+    single = evidence.items.label != WHOLE
+    loss, margin, correct = (
+        np.concatenate([getattr(evidence, f"{name}_{half}")[:, single].ravel() for half in "ab"])
+        for name in ("loss", "margin", "correct")
+    )
+    ranks = [rankdata(-loss), rankdata(margin)]
+    if all(len(np.unique(of)) > 1 for of in ranks) and np.corrcoef(*ranks)[0, 1] < _LEAST_AGREEMENT:
+        raise InputError(
+            "column margin contradicts column loss: log p - log(1 - p) of the true label falls where -log p rises; are "
+            "columns exchanged or inverted, or rows misplaced? Without the column margins are computed"
+        )
+    likely = correct[loss < np.log(2)]
+    if 2 * np.count_nonzero(likely) < len(likely):
+        raise InputError(
+            "column correct contradicts column loss: it is false for most answers whose probability is above 1/2; is "
+            "it inverted? Without the column it is computed"
+        )
 
 
 def _columns(table: pd.DataFrame, by: tuple[str, ...]) -> tuple[Subgroups, ...]:

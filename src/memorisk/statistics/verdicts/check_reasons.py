@@ -68,7 +68,7 @@ class ReversedPatients(CheckReason, code="reversed-patients", gravity=Gravity.FI
         "which no training does, so that the records of who was trained on what may be wrong"
     )
     remedy = Words(
-        "{way_place}a check of who was trained on what for {n_groups:the {one}|the {many}} marked as reversed "
+        "{way_place}a check of who was trained on what for {n_groups:{one}|{many}} marked as reversed "
         "in per_group (members and others may be exchanged)"
     )
 
