@@ -9,7 +9,7 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +78,7 @@ class _Block:
     first: int
     sources: list[Source]
     audited: list[str]
+    compared: frozenset[str] | None
     rule: PixelRule
     folder: str
 
@@ -95,6 +96,7 @@ def write_clean_set(
     rule: PixelRule,
     *,
     audited: Sequence[str] = (),
+    compared: Collection[str] | None = None,
     skip_unreadable: bool = False,
     processes: int = 1,
     progress: CountProgress | None = None,
@@ -107,19 +109,21 @@ def write_clean_set(
         labels: Label of each image, [n]; empty for an image without one.
         rule: Rule by which files are decoded and brought to size and channels.
         audited: Hashes [n] of the pixels that were audited, which must match; empty to take the pixels as they are.
+        compared: Hashes of the images that an audit compared, in any order: all others are refused; None to take any.
         skip_unreadable: Leave out images that cannot be decoded.
         processes: Number of processes that decode and encode.
         progress: Function called with the number of images done and the number of all.
 
     Raises:
-        InputError: Images cannot be decoded.
+        InputError: Images cannot be decoded, or were not compared.
         MemoriskError: The disk is full, or an image is not what was audited.
     """
     building = folder.with_name(f".{folder.name}.building")
     shutil.rmtree(building, ignore_errors=True)
     try:
         building.mkdir(mode=0o700, parents=True)
-        clean_set = _write(building, sources, labels, rule, audited, skip_unreadable, processes, progress)
+        hashes = None if compared is None else frozenset(compared)
+        clean_set = _write(building, sources, labels, rule, audited, hashes, skip_unreadable, processes, progress)
         os.sync()
         _put_in_place(building, folder)
     except OSError as error:
@@ -135,14 +139,14 @@ def write_clean_set(
 
 def _write(
     building: Path, sources: Sequence[Source], labels: Sequence[str], rule: PixelRule, audited: Sequence[str],
-    skip_unreadable: bool, processes: int, progress: CountProgress | None,
+    compared: frozenset[str] | None, skip_unreadable: bool, processes: int, progress: CountProgress | None,
 ) -> CleanSet:  # fmt: skip
     """Decode and encode in blocks, then number the images that could be read, then write the table."""
     n = len(sources)
     jobs = [
         _Block(
-            first=first, sources=list(sources[first:end]), audited=list(audited[first:end]), rule=rule,
-            folder=str(building),
+            first=first, sources=list(sources[first:end]), audited=list(audited[first:end]), compared=compared,
+            rule=rule, folder=str(building),
         )
         for first, end in row_blocks(n)
     ]  # fmt: skip
@@ -191,6 +195,7 @@ def _pixels(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple[
     """Yield the pixels of a block's rows as an audit compares them; grey images have one channel.
 
     Raises:
+        InputError: An image is not among those that were compared.
         MemoriskError: The pixels are not those that were audited.
     """
     for number, source in enumerate(block.sources):
@@ -205,6 +210,11 @@ def _pixels(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple[
         if block.audited and hash_pixels(image) != block.audited[number]:
             raise MemoriskError(
                 f"{one_line(source.file, 120)} has changed since it was looked at: issue the same command again"
+            )
+        if block.compared is not None and hash_pixels(image) not in block.compared:
+            raise InputError(
+                f"{one_line(source.file, 120)} is not an image that the audit compared: it was added or changed "
+                "afterwards; audit the set as it is now"
             )
         yield row, image
 

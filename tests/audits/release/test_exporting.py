@@ -136,6 +136,30 @@ def test_images_that_nobody_dismissed_stay_behind(
     assert (alone.images, alone.suspicious) == (150, [])
 
 
+def test_a_set_that_was_changed_after_its_audit_is_not_released(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    people = sorted(Path("train").glob("*.png"))
+    drawn = sorted(Path("clean").glob("*.png"))
+    first = drawn[0].read_bytes()
+    out = tmp_path / "out"
+    try:
+        drawn[0].write_bytes(people[0].read_bytes())
+        assert "is not an image that the audit compared" in refusal(capsys, "release", "runs/clean", out)
+    finally:
+        drawn[0].write_bytes(first)
+    extra = Path("clean", "zz.png")
+    try:
+        extra.write_bytes(first)
+        assert f"holds {len(drawn) + 1} images, and the audit compared {len(drawn)}" in refusal(
+            capsys, "release", "runs/clean", out
+        )
+    finally:
+        extra.unlink()
+    assert not list(tmp_path.iterdir())
+    assert release("runs/clean", out).images == len(drawn)
+
+
 @pytest.mark.parametrize(
     ("source", "without", "why"),
     [

@@ -17,7 +17,7 @@ from memorisk.audits.classifier.result import ClassifierSummary
 from memorisk.audits.comparison.compared import ComparedImages, training_labels
 from memorisk.audits.comparison.review_files import undismissed_images
 from memorisk.audits.feature.result import FeatureVerdict
-from memorisk.audits.filter.result import KEPT
+from memorisk.audits.filter.result import AUDIT, KEPT
 from memorisk.audits.release.binding import compared_images
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.images.clean_set import CleanSet, write_clean_set
@@ -30,8 +30,8 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import manifest_sources
 from memorisk.images.store_writer import process_count
 from memorisk.report.kinds import kind_of
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.folder import CONFIG, is_hidden, restore_paths
+from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.runs.folder import CONFIG, is_hidden, read_config, restore_paths
 from memorisk.runs.locks import folder_lock
 from memorisk.runs.settings import settings_of, takes_settings
 from memorisk.runs.workload import Progress, no_progress
@@ -82,8 +82,8 @@ def release(
             own.
 
     Raises:
-        InputError: The source cannot be read or written, ``out`` exists, or ``without`` names no image of the source,
-            or all.
+        InputError: The source cannot be read or written, or holds other images than a run compared, ``out`` exists, or
+            ``without`` names no image of the source, or all.
         MemoriskError: The disk is full.
 
     Example:
@@ -104,7 +104,10 @@ def release(
             return _release_weights(run, config, target)
         if kind.clears != "images":
             raise InputError(f"{one_line(source)} is a run of {run.kind}, which looks at nothing that can be released")
-        images = run.folder / KEPT if kind.chooses_images else _place(config["synthetic"])
+        if kind.chooses_images:  # the final audit read what was kept, by settings of its own
+            images, config = run.folder / KEPT, restore_paths(read_config(run.folder / AUDIT))
+        else:
+            images = _place(config["synthetic"])
         return _release_images(images, target, _image_options(config), without, compared_images(run), progress)
 
 
@@ -147,7 +150,8 @@ def _release_images(
         target: A new or empty folder.
         options: Options by which the images are read.
         without: Run folder whose suspicious images are left out, as `release` takes it.
-        compared: Images that the audit of the set compared, whose labels are written; None to write all labels.
+        compared: Images that the audit of the set compared: their labels are written, and others are refused; None to
+            write all images and labels.
         progress: Called with (stage, done, total).
     """
     refuse_overlap(target, path_sources({"SOURCE": source, "--image-root": options.image_root}))
@@ -161,6 +165,9 @@ def _release_images(
     manifest = load_manifest(source, options)
     refuse_among(target, manifest)
     suspicious = [] if without is None else undismissed_images(Path(without))
+    if compared is not None and not compared.unread and manifest.n != len(compared.pixels):
+        now, then = plural(manifest.n, "image", "images"), f"{len(compared.pixels):,}"
+        raise InputError(f"{one_line(source)} holds {now}, and the audit compared {then}: audit the set as it is now")
     manifest = _leave_out(manifest, suspicious)
     sources, labels = manifest_sources(manifest), manifest.labels.tolist()
     allowed = labels if compared is None else training_labels(labels, compared.labels)
@@ -173,6 +180,7 @@ def _release_images(
                 sources,
                 allowed,
                 PixelRule.of(options),
+                compared=None if compared is None else compared.pixels,
                 skip_unreadable=options.skip_unreadable,
                 processes=process_count(None, sources),
                 progress=partial(progress, "writing images"),
