@@ -199,6 +199,9 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "2 synthetic images are nearly identical to training images which --resize crop brings to size" in form[0]
     assert form[1].startswith("--resize crop")
     assert "training images with inverted greys" in doubts({"n_other_forms": {"inverted": 2}})[0]
+    cropped = verdict_of(numbers | {"train_cropped": True}, {"recall": 0.2})
+    assert cropped["status"] == "pass"
+    assert any("only the centre was compared (--resize crop)" in said for said in cropped["why"])
     colour = doubts({"n_synthetic_coloured": 2})
     assert "2 synthetic images have colour, and all real images are grey" in colour[0]
     assert colour[1].startswith("--channels 1")

@@ -264,6 +264,7 @@ def _reading(evidence: SyntheticEvidence, found: Findings, options: SyntheticOpt
         n_synthetic_distinct=len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
         n_synthetic_coloured=evidence.copies.colours.n_unlike_real,
         n_synthetic_hiding=len({image for image, _ in evidence.copies.colours.alike}),
+        train_cropped=options.resize == "crop" and "pad" in sets.forms,  # that form needs images which are not square
         n_other_forms=dict(evidence.copies.other_forms),
     )
 

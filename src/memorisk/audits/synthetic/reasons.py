@@ -697,3 +697,13 @@ class OtherKindsMissed(Reason, code="other-kinds-missed", bears_on=LIMIT):
     def text(self) -> str:
         each = ", ".join(f"{kind} ({counted(of)} noticed)" for kind, of in mostly_missed(self.also).items())
         return f"copies of other kinds may be in the set unseen; of those tried, these were mostly missed: {each}"
+
+
+class EdgesCropped(Reason, code="edges-cropped", bears_on=LIMIT):
+    """Pass: training images of which only the centre was compared."""
+
+    text = Words(
+        "of training images that are not square only the centre was compared (--resize crop): copies of what lies "
+        "outside it are not found, if the generator saw that"
+    )
+    plain = Words("only the centre of some training images was compared")

@@ -247,6 +247,8 @@ class Reading:
     """Number of images of more colour than noise, where all real images are grey."""
     n_synthetic_hiding: int = 0
     """Number of images that hold a training image in their colours."""
+    train_cropped: Annotated[bool, OMITTED] = False
+    """Whether only the centre of some training images was compared."""
     n_other_forms: Annotated[Mapping[str, int], OMITTED] = field(default_factory=dict)
     """Number of images nearly identical to a training image in another form, by its name."""
 

@@ -395,6 +395,8 @@ def _passed(numbers: SyntheticNumbers) -> list[Reason]:
     ]
     if (bound := power.copies_bound_share) is not None and bound < LARGEST_BOUND:
         reasons.append(why.CopiesAtMost(share=bound))
+    if numbers.reading.train_cropped:
+        reasons.append(why.EdgesCropped())
     if mostly_missed(power.also_tried):
         reasons.append(why.OtherKindsMissed(also=power.also_tried))
     return reasons
