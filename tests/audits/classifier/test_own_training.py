@@ -17,6 +17,7 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import file_fingerprint
 from memorisk.runs.user_code.functions import load_named
+from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.training.classifiers.jobs import LOGITS
 from tests.commands import plain_images
@@ -321,10 +322,16 @@ def test_a_plan_says_when_the_duration_will_be_known(mine, capsys):
 
 
 @pytest.mark.parametrize(
-    ("own", "options"), [(True, "--train-settings"), (False, "--epochs, --lr, --model, --weights")]
+    ("own", "scale", "options"),
+    [
+        (True, CROSS_ENTROPY, "--train-settings; its models are scored on images in [0, 1]"),
+        (True, NOISE_ERROR, "--train-settings; its models are scored on images in [-1, 1]"),
+        (False, CROSS_ENTROPY, "--epochs, --lr, --model, --weights"),
+    ],
 )
-def test_the_cure_of_models_that_learned_nothing_names_settings_of_their_training(own, options):
-    reason = NothingLearned(utility="0.3", trained_here=True, own_function=own, units=UnitNames())
+def test_the_cure_of_models_that_learned_nothing_names_settings_of_their_training(own, scale, options):
+    units = UnitNames(scale=scale.name)
+    reason = NothingLearned(utility="0.3", trained_here=True, own_function=own, units=units)
     assert reason.remedy == f"the training that the released model really had ({options})"
 
 

@@ -105,8 +105,11 @@ class NothingLearned(Reason, code="nothing-learned", gravity=_FIRST):
 
     @Words
     def remedy(self) -> str:
-        built_in = "--epochs, --lr, --model, --weights" if self.units.loss_scale.of_answers else ""
-        options = "--train-settings" if self.own_function else built_in
+        of_answers = self.units.loss_scale.of_answers
+        options = "--epochs, --lr, --model, --weights" if of_answers else ""
+        if self.own_function:
+            scale = "[0, 1]" if of_answers else "[-1, 1]"
+            options = f"--train-settings; its models are scored on images in {scale}"
         how = (f" ({options})" if options else "") if self.trained_here else ", and losses of the models that it makes"
         return f"the training that the released model really had{how}"
 
