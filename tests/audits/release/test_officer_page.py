@@ -220,6 +220,14 @@ def test_a_doubt_says_its_reasons_in_plain_words_each_once(runs: Path) -> None:
     assert "no generated image" not in text
 
 
+def test_the_gravest_doubts_are_in_words_and_the_others_are_counted(runs: Path) -> None:
+    reasons = [reason(f"doubt {n}", "files-unread") for n in range(5)]
+    text = main_part(visible_text(with_figures(make_statement("runs/clean"), "undecided", *reasons)))
+    assert "Why: doubt 0; doubt 1; doubt 2; 2 more reasons in the audit's report." in text
+    assert "doubt 3" not in text
+    assert "the audit's report lists under “What would decide it”" in text  # the page may come without a model card
+
+
 def test_images_of_further_parts_are_stated_once_and_their_pixels_counted(runs: Path, tmp_path: Path) -> None:
     note = further_parts_note({"val": 10}, pixels_compared=True)
 

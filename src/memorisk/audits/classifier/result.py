@@ -240,7 +240,7 @@ class DenoisingUtility:
     def words(self) -> str:
         """Return how good the models are, in numbers."""
         least = "" if self.explained_low is None else f", at least {self.explained_low:.2f}"
-        return f"share of the noise explained {self.explained:.2f}{least}; by a trivial prediction 0"
+        return f"share of the noise explained {self.explained:.2f}{least}; by the best linear prediction 0"
 
 
 Utility = FindingsUtility | DenoisingUtility | ClassUtility

@@ -28,7 +28,7 @@ from memorisk.statistics.verdicts.reasons import Bearing
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, LossScale, find_scale
 
 MOST, MOST_OF_ONE = 3, 8
-"""Largest numbers of sentences of a kind on the page, for several runs and for one; the model card has all."""
+"""Largest numbers of sentences of a kind on the page, for several runs and for one; reports and model card have all."""
 _STATUS: Mapping[str, str] = {
     PASS: "nothing was found",
     FAIL: "signs were found",
@@ -166,12 +166,13 @@ def findings(statement: Statement) -> Text:
 
 
 def _found_by(audit: AuditStatement, most: int) -> str:
-    """Describe what one audit found, its counts and its reasons: so many at most, and the number of further ones."""
+    """Describe what one audit found: so many counts at most, the gravest reasons, and the number of further ones."""
     of_subgroups = [reason.plain for reason in audit.reasons if reason.code in _OF_SUBGROUPS]
     text = "; ".join([capital(_STATUS[audit.status]), *_counts(audit, most), *of_subgroups])
     if audit.status not in (FAIL, UNDECIDED):
         return text
-    because = "; ".join(_plain_reasons([one for one in audit.reasons if one.code not in _COUNTED], most))
+    uncounted = [one for one in audit.reasons if one.code not in _COUNTED]
+    because = "; ".join(_plain_reasons(uncounted, min(most, MOST)))
     return f"{text}. {'Why' if audit.status == UNDECIDED else 'Besides'}: {because}" if because else text
 
 
@@ -179,8 +180,9 @@ def _plain_reasons(reasons: Sequence[StatedReason], most: int) -> list[str]:
     """Take the plain sentences of failures and doubts, so many at most, and count the others."""
     plain = list(dict.fromkeys(one.plain for one in reasons if one.bears_on in (Bearing.FAIL, Bearing.DOUBT)))
     n_more = len(plain) - most
-    counted = n_more > 0 and most > 1  # of several runs the callout sends to the model card
-    return [*plain[:most], *([f"{plural(n_more, 'more reason', 'more reasons')} in the model card"] if counted else [])]
+    counted = n_more > 0 and most > 1  # of several runs the callout sends to their reports
+    more = [f"{plural(n_more, 'more reason', 'more reasons')} in the audit's report"] if counted else []
+    return [*plain[:most], *more]
 
 
 def _counts(audit: AuditStatement, most: int) -> Iterator[str]:

@@ -50,7 +50,7 @@ _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
     UNDECIDED: (
         "undecided",
         "It could not be decided whether {claim}",
-        "This is not a pass. Something has to be known or looked at first; the model card lists what.",
+        "This is not a pass. Something has to be known or looked at first; the audit's report lists what.",
     ),
 }
 """Kind of the box, headline of runs with one claim, and sentence, by status."""
@@ -58,8 +58,8 @@ _NEXT: Mapping[str, str] = {
     PASS: "Decide on the release. Look again after any change of the files, of the data or of who may use them.",
     FAIL: "Do not release. {have}Let the engineer look at what the run's report shows, change the data or the "
     "training, and audit the new files.",
-    UNDECIDED: "Do not release yet. Let the engineer do what the model card lists under “What would decide it”, and "
-    "ask for this page again.",
+    UNDECIDED: "Do not release yet. Let the engineer do what the audit's report lists under “What would decide it”, "
+    "and ask for this page again.",
 }
 _WHO = (
     "The controller decides whether to release, for what purpose, and which risk is acceptable. The data-protection "
