@@ -142,6 +142,16 @@ def test_a_report_of_sixty_pairs_shows_each_once_and_stays_below_6_mb() -> None:
     assert n_pictures * len(uri) + 500_000 < 6_000_000
 
 
+def test_a_pair_that_is_only_the_closest_is_not_shown_next_to_copies() -> None:
+    picture = side_by_side(*np.zeros((2, 8, 8, 1), dtype=np.uint8))
+    none = {part: {} for part in ("exposed", "equal", "near", "paired", "aligned")}
+    closest = {("real0", "made0"): picture, ("real1", "made1"): picture}
+    assert [*Pictures(**none, closest=closest).gravest] == [*closest]
+    assert [*Pictures(**none, closest=closest, singled=frozenset({"made1"})).gravest] == [("real1", "made1")]
+    copied = Pictures(**none | {"near": {("real2", "made2"): picture}}, closest=closest)
+    assert [*copied.gravest] == [("real2", "made2")]
+
+
 def test_a_pair_of_the_first_screen_is_named_in_its_section_and_not_drawn_again() -> None:
     picture = side_by_side(*np.zeros((2, 8, 8, 1), dtype=np.uint8))
     pairs = {(f"real{n}", f"made{n}"): picture for n in range(MOST_AT_A_GLANCE + 2)}

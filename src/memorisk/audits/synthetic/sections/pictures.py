@@ -39,12 +39,18 @@ class Pictures:
     aligned: dict[tuple[str, str, str], PairPicture]
     """Pictures of the most similar pairs that alignment confirms, laid on one another, by their ids and the transform;
     the report shows these in addition to the others."""
+    singled: frozenset[str] = frozenset()
+    """Ids of the synthetic images that are singled out."""
 
     @property
     def gravest(self) -> dict[Pair, PairPicture]:
-        """Pairs of the first screen: laid on one another, equal, of listed patients, nearly equal, closest."""
+        """Pairs of the first screen: laid on one another, equal, of listed patients, nearly equal, singled out.
+
+        Without any of these the closest ones: next to a copy, a pair that is only the closest would look like one.
+        """
         laid = {(real, synthetic): picture for (real, synthetic, _), picture in self.aligned.items()}
-        return at_a_glance(laid | self.equal | self.exposed | self.near | self.closest)
+        singled = {pair: picture for pair, picture in self.closest.items() if pair[1] in self.singled}
+        return at_a_glance((laid | self.equal | self.exposed | self.near | singled) or self.closest)
 
 
 def pair_pictures(result: Result, parts: Parts) -> Pictures:
@@ -82,7 +88,9 @@ def pair_pictures(result: Result, parts: Parts) -> Pictures:
     pictures = (
         pair_images.pictures(chosen, mirrored) for chosen in (exposed, equal, near, closest, paired[:MAX_PICTURES])
     )
-    return Pictures(*pictures, aligned=_aligned(pair_images, result))
+    singled = result.tables.get("singled_out")  # held-out images made it
+    images = frozenset() if singled is None else frozenset(column_texts(singled, "image"))
+    return Pictures(*pictures, aligned=_aligned(pair_images, result), singled=images)
 
 
 def _memorized(result: Result) -> list[Pair]:
