@@ -60,7 +60,7 @@ def test_a_study_goes_on_and_a_new_seed_or_set_adds_only_its_own(tmp_path: Path)
     for cell in first.runs.cells.values():
         utility = read_json(cell / "summary.json")["utility"]
         told = [
-            line for line in first.tables[0].missing if "not surely better than guessing" in line and cell.name in line
+            line for line in first.tables[0].doubts if "not surely better than guessing" in line and cell.name in line
         ]
         assert bool(told) == (not utility["beats_guessing"])
         assert utility["beats_guessing"] == (utility["balanced_accuracy_low"] > utility["chance"])

@@ -49,6 +49,8 @@ class StudyTable:
     """Schemas of the study."""
     columns: Sequence[Column] = ()
     """Columns of the corrected numbers, where they differ from run to run; else those of the schema."""
+    doubts: tuple[str, ...] = ()
+    """Reasons why numbers of the study say little, one line each; its page begins with them."""
 
     @property
     def schema(self) -> TableSchema:
@@ -179,7 +181,7 @@ def _markdown(table: StudyTable) -> list[str]:
         for view in others:
             blocks += [f"{view.title.removesuffix('.')}:", markdown_table(view.frame, view.columns)]
         blocks.append(escape_markdown(table.note))
-    return [*blocks, "\n".join(f"- {escape_markdown(line)}" for line in table.missing)]
+    return [*blocks, "\n".join(f"- {escape_markdown(line)}" for line in (*table.missing, *table.doubts))]
 
 
 def table_blocks(*tables: StudyTable) -> list[Block]:

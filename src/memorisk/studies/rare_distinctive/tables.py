@@ -29,8 +29,8 @@ def study_tables(runs: StudyRuns, *, draws: int = 9999, seed: int = 0) -> list[S
     reading = read_runs(runs)
     others = (table_2, table_3, table_4, table_5, table_6, table_7, table_8, table_9, table_10, table_11)
     tables = [table_1(reading, draws=draws, seed=seed), *(table(reading) for table in others)]
-    doubts = _untrained_cells(reading)
-    return [_add_unread_parts(_add_untrained_cells(table, doubts), reading.unread) for table in tables]
+    tables[0] = replace(tables[0], doubts=_untrained_cells(reading))
+    return [_add_unread_parts(table, reading.unread) for table in tables]
 
 
 def _untrained_cells(reading: StudyReading) -> tuple[str, ...]:
@@ -44,13 +44,6 @@ def _untrained_cells(reading: StudyReading) -> tuple[str, ...]:
                 f"({utility.words}), so that these numbers say little"
             )
     return tuple(lines)
-
-
-def _add_untrained_cells(table: StudyTable, doubts: tuple[str, ...]) -> StudyTable:
-    """List them below the tables of what models remember; set-up and defences have accuracies of their own."""
-    if table.name in ("table_4", "table_9", "table_10", "table_11"):
-        return table
-    return replace(table, missing=(*table.missing, *doubts))
 
 
 def _add_unread_parts(table: StudyTable, unread: Mapping[str, str]) -> StudyTable:
