@@ -109,8 +109,8 @@ def _rarity_answer(section: SectionSchema, answers: Mapping[str, Mapping[str, in
     if section.id not in answers:
         return LAYOUT.sentences["no_ranks"] if any_cell else "No cell has numbers yet."
     values = answers[section.id]
-    shown = "shown" if values["n_significant"] else "not_shown" if values["n_possible"] else "too_few_classes"
+    outcome = "shown" if values["n_significant"] else "not_shown" if values["n_possible"] else "too_few_classes"
     unranked = LAYOUT.sentences["unranked"] if values["n_unranked"] else ""
     numbers = {name: Count(n) for name, n in values.items()} | {"fewest": Count(_FEWEST_CLASSES)}
-    answer, rest = (text.format_map(numbers) for text in (LAYOUT.sentences[shown], unranked))
+    answer, rest = (text.format_map(numbers) for text in (LAYOUT.sentences[outcome], unranked))
     return [Strong(answer), f" {answer_sentence(section, values)} {rest}".rstrip()]
