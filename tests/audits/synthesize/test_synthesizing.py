@@ -258,6 +258,7 @@ def test_colour_size_and_classes(place: Path) -> None:
     found = run(place, "size", f"{HERE}:classes", size=8, images=40, keep_rejected=True)
     kept = pd.read_parquet(place / "size" / "manifest.parquet")
     assert kept["label"].value_counts().to_dict() == {"bright": 20, "dark": 20}
+    assert list(pd.read_csv(place / "size" / "kept" / "metadata.csv")) == ["file_name"]  # classes of no training image
     assert Image.open(place / "size" / kept["path"][0]).size == (16, 16)
     for _, tries in found.per_image.groupby("number"):
         assert tries["label"].nunique() == 1

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.comparison.compared import training_labels
 from memorisk.audits.comparison.features import feature_identity
 from memorisk.audits.comparison.sets import Source, source_name
 from memorisk.audits.filter.choice import refuse_unaffordable
@@ -192,7 +193,7 @@ def _loop(run: RunFolder, loop: Loop, names: Pseudonyms, progress: Progress) -> 
     if loop.calibrated.choice is not None:
         ledger = _draw(run, loop, progress)
         filtered, row = filter_evidence(loop, ledger), table_three_row(loop, ledger, progress)
-        _put_in_place(run, ledger)
+        _put_in_place(run, loop, ledger)
         seal = {"folder": KEPT, "sha256": kept_sha256(run.path)}  # before it is audited: a change since then shows
         filtered = replace(filtered, audited=_audit(run, loop, ledger, progress))
         evidence = LoopEvidence(loop, filtered, ledger, bound_copies(ledger, options), row)
@@ -225,11 +226,12 @@ def _kept_folder(run: RunFolder) -> Path:
     return run.subfolder(_BUILDING)
 
 
-def _put_in_place(run: RunFolder, ledger: Ledger) -> None:
-    """Write the labels next to the kept images (`images.clean_set`), and give the folder its name."""
+def _put_in_place(run: RunFolder, loop: Loop, ledger: Ledger) -> None:
+    """Write the labels of training classes next to the images (`images.clean_set`), and give the folder its name."""
     images = ledger.plan.iloc[ledger.kept]
     if len(images):
-        write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(_kept_files(images), images["class"].tolist()))
+        labels = training_labels(images["class"].tolist(), loop.sets.train.manifest.labels.tolist())
+        write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(_kept_files(images), labels))
     (run / _BUILDING).rename(run / KEPT)
     fsync_folder(run.path)
 
