@@ -14,7 +14,6 @@ from memorisk.report.first_screen import MOST_FACTS, FirstScreen, verdict_screen
 from memorisk.report.glance import counts_of, dots_figure, limits_of
 from memorisk.report.page import FIGURE_WIDTH, fitting_columns, holds_images, render_page
 from memorisk.report.result import Result
-from memorisk.report.statements.statement import WAYS
 from memorisk.statistics.verdicts.reasons import Reason, verdict_reasons
 from memorisk.statistics.verdicts.remedies import Claim, Remedy, SmallerClaim, Way, Ways
 from tests.audits.classifier_results import HOSTILE, make_result
@@ -82,8 +81,8 @@ def test_columns_beyond_the_width_are_folded_and_none_is_lost() -> None:
 def test_lists_sentences_and_further_numbers_are_folded() -> None:
     facts = [Fact(f"fact {k}", str(k)) for k in range(MOST_FACTS + 2)]
     screen = FirstScreen(
-        kind="fail", headline="h", sentences=["answer", "more"], next_step={"What would": "a way"},
-        lists={"Why": ["a", "b"], "No": []}, warnings={"careful": "since"}, facts=facts,
+        kind="fail", headline="h", sentences=["answer", "more"], next_step="do it", lists={"Why": ["a", "b"], "No": []},
+        warnings={"careful": "since"}, facts=facts,
     )  # fmt: skip
     blocks = screen.blocks([dots_figure(1, 2, "patients", "flagged")])
     box, warning, panel, tiles, *folded = blocks
@@ -126,9 +125,9 @@ def test_the_next_step_is_the_cheapest_way_or_what_can_be_shown(ways: tuple[Ways
     verdict = {"status": "undecided", "audit": "classifier", **verdict_reasons([_Open(ways=ways)])}
     empty = pd.DataFrame()
     result = Result(per_image=empty, per_group=empty, per_class=empty, attacks=empty, summary={}, verdict=verdict)
-    assert verdict_screen(result).next_step == ({WAYS["undecided"]: step} if step else {})
+    assert verdict_screen(result).next_step == step
     passed = result.replace(verdict=verdict | {"status": "pass"})
-    assert verdict_screen(passed).next_step == {}
+    assert verdict_screen(passed).next_step == ""
 
 
 def test_where_no_patient_could_be_flagged_no_dots_say_0() -> None:

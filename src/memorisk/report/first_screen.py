@@ -48,8 +48,8 @@ class FirstScreen:
     sentences: Sequence[Text] = ()
     """Sentences on what a reader is to conclude, each a paragraph. The first is the answer; on a page the others are
     folded."""
-    next_step: Mapping[str, str] = field(default_factory=dict)
-    """First remedy by the heading of the list of remedies, on a page; the terminal prints the list."""
+    next_step: str = ""
+    """First remedy, on a page; the terminal prints a list of remedies."""
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Reasons, remedies and promises by their heading; empty ones are left out."""
     warnings: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +69,8 @@ class FirstScreen:
             pictures: Figures and galleries that answer the heading.
         """
         answer: list[Block] = [Paragraph(sentence) for sentence in self.sentences[:1]]
-        answer += [Paragraph([Strong(f"{title}: "), Name(step)]) for title, step in self.next_step.items()]
+        if self.next_step:
+            answer.append(Paragraph([Strong("Needed: "), Name(self.next_step)]))
         warnings = [
             Callout("warning", title, [Details("What this means", [Paragraph(Name(text))])])
             for title, text in self.warnings.items()
@@ -114,10 +115,9 @@ def verdict_screen(result: Result, headline: str = "") -> FirstScreen:
     """
     status = result.status if result.status in BOXES else "undecided"
     ways = {WAYS[status]: result.what_would_decide} if status in WAYS else {}
-    first = next((str(reason["next"]) for reason in result.reasons if reason.get("next")), "")
     return FirstScreen(
         kind=BOXES[status],
         headline=headline or run_headline(status, result.verdict.get("audit")),
         lists={"Why": result.why, **ways},
-        next_step=dict.fromkeys(ways, first) if first else {},
+        next_step=next((str(reason["next"]) for reason in result.reasons if reason.get("next")), "") if ways else "",
     )

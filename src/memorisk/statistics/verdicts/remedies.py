@@ -208,8 +208,8 @@ def remedy_words(remedy: Remedy, units: UnitNames, *, n_models: int = 0, elsewhe
         return "--detector default, which is trained to find copies, in place of weak features"
     if remedy.way is Way.TRAINED_DETECTOR:
         return (
-            "a further --detector trained on images like these (memorisk train detector); only the audit shows whether "
-            "it finds copies of these kinds"
+            "a further --detector trained on images like these (memorisk train detector); the audit shows whether it "
+            "helps"
         )
     more = f"; {_count(n - present)} more than the {_count(present)} there are" if present < n else ""
     if remedy.way is Way.HELD_OUT:
