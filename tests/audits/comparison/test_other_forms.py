@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from memorisk.audits.comparison.other_forms import INVERTED, alike_in_other_forms, compared_forms, other_forms
+from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.options import ImageOptions, Resize
 from memorisk.images.pixels import resize_image
 from memorisk.images.sources.registry import load_manifest
@@ -41,12 +42,12 @@ def test_copies_in_another_form_are_counted_by_their_rule(tmp_path: Path, audite
     synthetic = _store(drawn, tmp_path / "set", options)
     forms = other_forms([train], options, no_progress)
     assert set(forms) == {INVERTED, "squash", "crop", "pad"} - {audited}
-    assert alike_in_other_forms(synthetic, forms, frozenset(), no_progress) == {seen: _COPIES}
+    assert alike_in_other_forms(synthetic, forms, frozenset(), no_progress)[0] == {seen: _COPIES}
     known = frozenset((row, row) for row in range(_COPIES))
-    assert alike_in_other_forms(synthetic, forms, known, no_progress) == {}
+    assert alike_in_other_forms(synthetic, forms, known, no_progress)[0] == {}
     honest = _store(drawn[_COPIES:], tmp_path / "honest", options)
-    assert alike_in_other_forms(honest, forms, frozenset(), no_progress) == {}
-    assert compared_forms(forms, len(drawn)) == 3 * (60 * 59 // 2 + 60 * len(drawn))
+    assert alike_in_other_forms(honest, forms, frozenset(), no_progress)[0] == {}
+    assert compared_forms(forms, len(drawn), 5) == 3 * (60 * 59 // 2 + 60 * len(drawn)) + 60 * 5
 
 
 @pytest.mark.parametrize(("width", "forms"), [(72, {INVERTED, "crop", "pad"}), (48, {INVERTED})])
@@ -67,7 +68,16 @@ def test_inverted_copies_are_counted(tmp_path: Path) -> None:
     train = _store(people := _people(60, 0), tmp_path / "train", options)
     synthetic = _store([*(255 - one for one in people[:_COPIES]), *_people(40, 1)], tmp_path / "set", options)
     forms = other_forms([train], options, no_progress)
-    assert alike_in_other_forms(synthetic, forms, frozenset(), no_progress) == {INVERTED: _COPIES}
+    kinds = [ALL_KINDS[name] for name in ("inverted", "exact", "flipped")]
+    copies = [
+        kind.make(train.images[row], train.images[row], np.random.default_rng(0), ())
+        for kind in kinds
+        for row in (4, 5)
+    ]
+    plants = np.stack([pixels for pixels, _ in copies])
+    counts, inverted = alike_in_other_forms(synthetic, forms, frozenset(), no_progress, plants)
+    assert counts == {INVERTED: _COPIES}
+    assert inverted.tolist() == [True, True, False, False, False, False]
     assert forms[INVERTED][0].images.nbytes == 0
 
 

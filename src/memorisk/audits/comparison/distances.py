@@ -154,7 +154,8 @@ class PixelCopies:
     blank: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Rows of the synthetic images of one value only, which copy no person."""
     plants: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))
-    """Whether each plant has the pixels of a training image that no held-out image shares, by the same rule, [P]."""
+    """Whether each plant has the pixels of a training image that no held-out image shares, by the same rule, or nearly
+    those of an inverted one, [P]."""
     n_near_left: int = 0
     """Number of pairs of alike thumbnails beyond the longest list (`near_copies.MAX_PAIRS`)."""
     rule: CopyRule | None = None
@@ -473,13 +474,15 @@ def find_pixel_copies(
     undismissed = np.array(
         [pair not in pairs for pair in zip(near_train.first, near_train.second, strict=True)], dtype=bool
     )
+    in_other_forms, inverted = alike_in_other_forms(
+        sets.synthetic, sets.forms, frozenset(near_train.pairs), progress, None if plants is None else plants.pixels
+    )
     return PixelCopies(
         of_training, orientation, in_both & (of_training >= 0), of_held_out, of_set,
         near_train.only(near_train.confirmed & undismissed), near_held.only(near_held.confirmed), miniatures[1],
         frozenset(pairs), equal, frozenset(near_train.pairs) & frozenset(pairs) - equal, blank,
-        _plants_with_equal_pixels(sets, plants), left_over, rule, of_others,
-        look_at_colours(sets, frozenset(near_train.pairs), progress),
-        alike_in_other_forms(sets.synthetic, sets.forms, frozenset(near_train.pairs), progress),
+        _plants_with_equal_pixels(sets, plants) | inverted, left_over, rule, of_others,
+        look_at_colours(sets, frozenset(near_train.pairs), progress), in_other_forms,
     )  # fmt: skip
 
 

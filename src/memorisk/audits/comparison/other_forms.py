@@ -98,37 +98,46 @@ def _is_oblong(manifest: Manifest, options: ImageOptions) -> bool:
     return any(is_oblong(source) for source in manifest_sources(manifest))
 
 
-def compared_forms(forms: Forms, n_synthetic: int) -> int:
+def compared_forms(forms: Forms, n_synthetic: int, n_plants: int) -> int:
     """Count the pairs of images that `alike_in_other_forms` compares.
 
     Args:
         forms: Real images in each other form.
         n_synthetic: Number of synthetic images.
+        n_plants: Number of planted copies.
     """
     n_pairs = 0
-    for stores in forms.values():
+    for form, stores in forms.items():
         hashes = {value for store in stores for value in store.pixel_hashes.tolist()}
-        n = min(RULE_IMAGES, len(hashes))
-        n_pairs += n * (n - 1) // 2 + n_synthetic * len(stores[0].images)
+        n, n_compared = min(RULE_IMAGES, len(hashes)), n_synthetic + n_plants * (form == INVERTED)
+        n_pairs += n * (n - 1) // 2 + n_compared * len(stores[0].images)
     return n_pairs
 
 
 def alike_in_other_forms(
-    synthetic: ImageStore, forms: Forms, known: frozenset[tuple[int, int]], progress: Progress
-) -> dict[str, int]:
+    synthetic: ImageStore,
+    forms: Forms,
+    known: frozenset[tuple[int, int]],
+    progress: Progress,
+    plants: np.ndarray | None = None,
+) -> tuple[dict[str, int], np.ndarray]:
     """Count the synthetic images that are nearly identical to a training image in another form.
+
+    Planted copies are compared with inverted training images alone: none is planted by another rule of resizing.
 
     Args:
         synthetic: The set.
         forms: Real images in each other form.
         known: Rows of synthetic and training images that are nearly identical in the form of the audit.
         progress: Called with (stage, done, total).
+        plants: Pixels of planted copies, [P, H, W, C]; None without any.
 
     Returns:
-        Number of images by the name of the form, for forms in which there are some.
+        Number of images by the name of the form, for forms in which there are some; and whether each planted copy is
+        nearly identical to an inverted training image, [P].
     """
     small = thumbnails(synthetic.images) if forms else np.empty(0)
-    counts = {}
+    counts, inverted = {}, np.zeros(0 if plants is None else len(plants), dtype=bool)
     for form, stores in forms.items():
         of_form = [thumbnails(store.images) for store in stores]
         rule = rule_of_stores(
@@ -147,4 +156,9 @@ def alike_in_other_forms(
         )[1]
         confirmed = near.only(near.confirmed)
         counts[form] = len({s for s, r in zip(confirmed.first, confirmed.second, strict=True) if (s, r) not in known})
-    return {form: n for form, n in counts.items() if n}
+        if form == INVERTED and plants is not None and len(plants):
+            near = near_copies_between(
+                thumbnails(plants), of_form[0], rule, plants.__getitem__, stores[0].images.__getitem__
+            )[1]
+            inverted[near.only(near.confirmed).first] = True
+    return {form: n for form, n in counts.items() if n}, inverted

@@ -272,7 +272,7 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
     rule_images = min(RULE_IMAGES, len(set(np.concatenate(hashes).tolist())))
     thumbnails = n_real * s + (alike * (alike - 1) + rule_images * (rule_images - 1)) // 2
     planes, at_most = compared_planes(sets)
-    planes += compared_forms(sets.forms, s)
+    planes += compared_forms(sets.forms, s, plants.n)
     return features + Cost(
         pairs=sum(searches) + thumbnails + planes,
         bytes_images=sum(

@@ -253,7 +253,7 @@ def _also_tried(result: Result, terms: Terms) -> list[Block]:
         words("kind", "Kind of copy", row=True),
         Column(source="required", heading="Required", format="yes_no"),
         number("planted", "Planted", "count"),
-        number("by_pixels", "Equal pixels", "count"),
+        number("by_pixels", "By pixels", "count"),
         number("by_singled_out", "Singled out", "count"),
         number("by_second_look", "Second look", "count"),
         number("missed", "Missed", "count"),
