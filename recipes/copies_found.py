@@ -1,6 +1,7 @@
 """Which copies a detector finds, and which it misses: by kind of copy and by kind of image.
 
-    python recipes/copies_found.py DATA [--detectors default pixels:32 squeezenet1_1_caffe@FILE] [--out FILE.md]
+    python recipes/copies_found.py DATA [--detectors default pixels:32 squeezenet1_1_caffe@FILE] [--windows]
+        [--out FILE.md]
     python recipes/copies_found.py DATA --sets lesions --atlas FOLDER    # images of everybody else, to train on
 
 DATA holds the sets that `recipes/near_copies.py` names. Of each set up to `REFERENCES` images are the training images,
@@ -14,15 +15,19 @@ look (`memorisk.audits.comparison.second_look`) a copy is also found where, of i
 ways, it lies best on its source, and more alike than held-out people do on theirs. Of four or five ways together each
 has 98.75 or 99 % of the held-out people on its other side, so that all together have 95 %.
 
+With ``--windows`` another network compares the windows of `default` as well (`memorisk.models.windows`), each at
+`WINDOW_SIDE` pixels a side: whole images, views and places share the held-out people as four ways do.
+
 Intervals: Clopper-Pearson over source images for a kind; for a mean over kinds a Student interval over source images,
 of which each counts once, by the share of its copies that are found. *The first seven* are those after *exact*; *seven
 as in an audit* are exact, flip, turn, crop, noise, JPEG and paste.
 No image is printed, and no name of one.
 
-`default` was trained on images that a program drew, so that it has seen none of these sets; SqueezeNet has the weights
-of ImageNet. The breast ultrasound images have no patient ids: 780 images of about 600 patients. More than one held-out
-image in twenty has another image of its patient among the training images, so that the threshold lies where only almost
-equal images are nearer. That row says what an audit without patient ids finds, not what a detector can tell.
+`default` was trained on images that a program drew, so that it has seen none of these sets; SqueezeNet and
+EfficientNet-Lite0 have the weights of ImageNet. The breast ultrasound images have no patient ids: 780 images of about
+600 patients. More than one held-out image in twenty has another image of its patient among the training images, so that
+the threshold lies where only almost equal images are nearer. That row says what an audit without patient ids finds, not
+what a detector can tell.
 """
 
 import argparse
@@ -402,7 +407,7 @@ def main() -> None:
 
 def head(command: str) -> list[str]:
     """The lines above the tables: the command, what was done, and each kind of copy."""
-    paragraphs = [" ".join(text.split()) for text in (__doc__ or "").split("\n\n")[2:6]]
+    paragraphs = [" ".join(text.split()) for text in (__doc__ or "").split("\n\n")[2:7]]
     kinds = [f"- *{name}*: {' '.join((make.__doc__ or '').split())}" for name, make in KINDS.items()]
     said = [line for paragraph in paragraphs for line in (paragraph, "")]
     return ["# Which copies are found", "", f"`{command}`", "", *said, *kinds, ""]

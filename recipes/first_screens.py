@@ -63,6 +63,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "long names": ("audit classifier LONG/images.csv --models 16 --fail-on never --out long", "long/report.html"),
     "synthetic": (f"audit synthetic TRAIN SET --held-out HELD {SETS} --out synthetic", "synthetic/report.html"),
     "filter": (f"filter TRAIN SET filter --calibration HELD {SETS}", "filter/report.html"),
+    "twins": (
+        f"audit generator TRAIN {PEOPLE} --models 4 --steps 300 --fail-on never --out twins",
+        "twins/report.html",
+    ),
     "generator": (f"train generator TRAIN {PEOPLE} --steps 20 --snapshot-every 10 --out generator", ""),
     "synthesize": (
         f"synthesize TRAIN synthesize --generator generator --calibration HELD {SETS} --images 20 --sampling-steps 5",
