@@ -48,7 +48,8 @@ def by_definition(similarity, left, right):
 @pytest.mark.parametrize("comparison", [PLACES, VIEWS])
 @pytest.mark.parametrize("slices", [1, 3])
 def test_the_search_is_that_of_the_definition(slices, comparison, turned, tile, monkeypatch):
-    monkeypatch.setattr(parts, "_TILE", tile)
+    monkeypatch.setattr(parts, "_TILES", tile)
+    monkeypatch.setattr(parts, "_LEAST_TILE", 1)
     monkeypatch.setattr(parts, "_PAIRS", tile)
     monkeypatch.setattr(parts, "_IMAGES", tile)
     left, right = tables()
@@ -74,7 +75,8 @@ def test_the_search_is_that_of_the_definition(slices, comparison, turned, tile, 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("comparison", [PLACES, VIEWS])
 def test_one_pass_answers_both_ways(comparison, turned, tile, monkeypatch):
-    monkeypatch.setattr(parts, "_TILE", tile)
+    monkeypatch.setattr(parts, "_TILES", tile)
+    monkeypatch.setattr(parts, "_LEAST_TILE", 1)
     left, right = tables()
     right[7], right[5] = right[3], 0  # a tie, and an image without details
     left[6], left[8] = 0, left[2]

@@ -21,12 +21,14 @@ theorem 3.1), and unit rows in float32 are off by at most 2 u.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
+from memorisk.scores.distances.rows import team
 from memorisk.scores.similarity import Nearest, ThresholdPairs
 
 FloatArray = NDArray[np.float64]
@@ -35,8 +37,8 @@ PLACES: Comparison = "places"
 VIEWS: Comparison = "views"
 NO_WINDOW = 1.0
 """Distance of a window without details: that of vectors at right angles."""
-_TILE = 1 << 22
-"""Numbers in a tile of the search: 16 MiB in float32."""
+_TILES, _LEAST_TILE = 1 << 24, 1 << 21
+"""Numbers in the tiles of all threads together, 64 MiB in float32; and in one tile at least, for fast products."""
 _BLOCK = 1 << 6
 """Pairs of a tile's row in one block, of which the search looks at the most alike first."""
 _IMAGES = 1 << 10
@@ -170,8 +172,11 @@ class PartsSimilarity:
         """
         query_windows, reference_windows = self._tables(queries, references)
         nearest, slack = _no_references(len(query_windows), k), 2 * self._slack(query_windows)
-        for first, tile in self._tiles(query_windows, reference_windows, exclude_same):
+
+        def rank(first: int, tile: NDArray[np.float32]) -> None:
             self._rank_queries(nearest, query_windows, reference_windows, first, tile, slack)
+
+        self._over_tiles(rank, query_windows, reference_windows, exclude_same)
         return nearest
 
     def nearest_both_ways(self, queries: Any, references: Any, k: int = 1) -> tuple[Nearest, Nearest]:
@@ -193,12 +198,17 @@ class PartsSimilarity:
         )
         some = reference_windows.any(axis=(1, 2))
         best = np.where(some, np.float32(-np.inf), np.float32(np.inf))  # no tile reaches that of an empty reference
-        lists = []
-        for first, tile in self._tiles(query_windows, reference_windows, None):
+        lists, lock = [], Lock()
+
+        def rank(first: int, tile: NDArray[np.float32]) -> None:
             self._rank_queries(nearest, query_windows, reference_windows, first, tile, slack)
-            np.maximum(best, tile.max(axis=0), out=best)
-            query, reference = _places(tile >= best - slack)
+            of_tile = tile.max(axis=0)
+            with lock:
+                cut = np.maximum(best, of_tile, out=best) - slack
+            query, reference = _places(tile >= cut)
             lists.append((query + first, reference, tile[query, reference]))
+
+        self._over_tiles(rank, query_windows, reference_windows)
         if not lists:
             return nearest, back
         query, reference, product = (np.concatenate(column) for column in zip(*lists, strict=True))
@@ -233,11 +243,14 @@ class PartsSimilarity:
         """Search all pairs with at least this score; the most alike ``limit`` of them are listed."""
         query_windows, reference_windows = self._tables(queries, references)
         lists = []
-        for first, tile in self._tiles(query_windows, reference_windows, exclude_same):
+
+        def collect(first: int, tile: NDArray[np.float32]) -> None:
             query, reference = _places(tile >= threshold + NO_WINDOW - self._slack(query_windows))
             exact = -self._distances(query_windows, reference_windows, query + first, reference)
             there = exact >= threshold
             lists.append((query[there] + first, reference[there], exact[there]))
+
+        self._over_tiles(collect, query_windows, reference_windows, exclude_same)
         query, reference, score = (np.concatenate(column) for column in zip(*lists, strict=True))
         order = np.lexsort((reference, query, -score))[:limit]
         return ThresholdPairs(query[order], reference[order], score[order], len(score))
@@ -278,9 +291,16 @@ class PartsSimilarity:
         """Return the largest difference between a product in float32 and 1 less the distance."""
         return (rows.shape[-1] + 8) * 2 * _ROUNDING
 
-    def _tiles(self, left: NDArray, right: NDArray, exclude_same: Any) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Yield the first query and [b, n] products of a block of queries with all references.
+    def _over_tiles(
+        self,
+        function: Callable[[int, NDArray[np.float32]], None],
+        left: NDArray,
+        right: NDArray,
+        exclude_same: Any = None,
+    ) -> None:
+        """Call a function on the first query and the products [b, n] of blocks of queries with all references.
 
+        Threads take one block each, in no order: the maximum over windows then takes as many cores as the products do.
         Products of pairs that are left out are -inf.
         """
         same: Callable[[slice], NDArray[np.bool_]] | None = None
@@ -288,16 +308,20 @@ class PartsSimilarity:
             ids = np.unique(np.concatenate([np.asarray(part) for part in exclude_same]), return_inverse=True)[1]
             mine, theirs = ids[: len(left)], ids[len(left) :]
             same = lambda rows: mine[rows, None] == theirs[None]  # noqa: E731
-        step = max(1, _TILE // max(1, len(right)))
-        for first in range(0, len(left), step):
-            rows = slice(first, min(first + step, len(left)))
-            tile = np.zeros((rows.stop - first, len(right)), np.float32)  # the product of windows without details
+
+        def multiply(rows: slice) -> None:
+            tile = np.zeros((rows.stop - rows.start, len(right)), np.float32)  # that of windows without details
             product = np.empty_like(tile)
             for x, y in self._pairs(left[rows], right):
                 np.maximum(tile, np.matmul(x, y.T, out=product), out=tile)
             if same is not None:
                 tile[same(rows)] = -np.inf
-            yield first, tile
+            function(rows.start, tile)
+
+        with team(None) as threads:
+            tile = max(_LEAST_TILE, _TILES // threads.threads)
+            step = min(max(1, tile // max(1, len(right))), max(1, -(-len(left) // threads.threads)))
+            threads.run_parts(multiply, len(left), step)
 
 
 def _no_references(n: int, k: int) -> Nearest:
