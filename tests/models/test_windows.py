@@ -6,6 +6,7 @@ import torch
 
 from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.copies.duplicates import details, thumbnail
+from memorisk.models import windows
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.encoders.feature_sources import parse_source
 from memorisk.models.encoders.networks import open_encoder, preparation
@@ -105,3 +106,19 @@ def test_sources_by_name():
         assert open_pair_detector(source).measure == "whitened"
         with pytest.raises(InputError, match="compared by its own measure"):
             open_pair_detector(source, measure="cosine")
+
+
+@pytest.mark.parametrize(("pixels", "passes"), [(1, 28), (5 * 16, 6), (1 << 19, 1)])
+def test_passes_of_any_size_give_the_vectors_of_all_windows(monkeypatch, pixels, passes):
+    sizes = []
+
+    class Mean(torch.nn.Module):
+        def forward(self, x):
+            sizes.append(len(x))
+            return x.mean(dim=(2, 3))
+
+    monkeypatch.setattr(windows, "PASS_PIXELS", pixels)
+    grid = WindowGrid(share=0.5, across=3, side=4, whole=True, turns=(10.0, -10.0, 20.0, -20.0))
+    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(WindowedNetwork(Mean(), grid)(images), grid.cut(images).mean(dim=(3, 4)).reshape(2, -1))
+    assert (len(sizes), sum(sizes)) == (passes, 2 * grid.n)

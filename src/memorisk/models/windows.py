@@ -24,6 +24,8 @@ from memorisk.scores.parts import PLACES, VIEWS, Comparison
 
 LEAST_SPREAD = 1 / 255
 """Least standard deviation of the pixels of a window, in [0, 1]; a window below it has no details."""
+PASS_PIXELS = 1 << 19
+"""Number of pixels of the windows in one pass of the network: more no longer fit into a processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class WindowedNetwork(nn.Module):
         """Map [b, c, h, w] to the vectors of the windows, one after the other, [b, W * d]."""
         windows = self.grid.cut(x)
         flat = windows.flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        vectors = self.network(flat)
+        a_pass = max(1, PASS_PIXELS // self.grid.side**2)
+        vectors = torch.cat([self.network(some) for some in flat.split(a_pass)])
         details = flat.float().std(dim=(1, 2, 3), keepdim=False) >= LEAST_SPREAD
         return (vectors * details[:, None]).reshape(len(x), -1)
