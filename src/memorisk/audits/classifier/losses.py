@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.denoising_losses import LEVEL, TRIVIAL, denoising_evidence
@@ -140,6 +139,8 @@ def refuse_contradicted(evidence: Evidence) -> None:
     Raises:
         InputError: Margins hardly follow the losses, or most answers of a probability above 1/2 are wrong.
     """
+    from scipy.stats import rankdata  # a bad table is refused before it is imported
+
     single = evidence.items.label != WHOLE
     loss, margin, correct = (
         np.concatenate([getattr(evidence, f"{name}_{half}")[:, single].ravel() for half in "ab"])
