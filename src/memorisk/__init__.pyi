@@ -1880,8 +1880,8 @@ def release(
             own.
 
     Raises:
-        InputError: The source cannot be read or written, ``out`` exists, or ``without`` names no image of the source,
-            or all.
+        InputError: The source cannot be read or written, or holds other images than a run compared, ``out`` exists, or
+            ``without`` names no image of the source, or all.
         MemoriskError: The disk is full.
 
     Example:
