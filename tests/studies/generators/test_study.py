@@ -218,6 +218,7 @@ def test_what_could_not_have_been_shown_is_said(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(cells_module, "fit", copying(lambda cell, step: 1.0))
     config = one_arm()
     config["datasets"]["Digits"]["held_out"] = 0.15
+    (doubt,) = plan_generators(config, out=tmp_path).doubts
     result = study_generators(config, out=tmp_path)
     row = table((tmp_path, result), "memorized").to_dict("records")[0]
     assert (row["share"] > 0.6, row["share_low"], row["listed"] > 30) == (
@@ -228,7 +229,10 @@ def test_what_could_not_have_been_shown_is_said(tmp_path: Path, monkeypatch: pyt
     assert 19 <= row["n_held"] < 86
     page = (tmp_path / "report.html").read_text()
     held = f"{row['n_held']:.0f} held-out patients"
-    assert f"by the share not shown to have memorized, and could not have been, with {held}: hold more out; but" in page
+    few = f"with {held}: hold 86 or more out"
+    assert f"by the share not shown to have memorized, and could not have been, {few}; but" in page
+    assert doubt == f"Digits: {few}"
+    assert plan_generators(one_arm(), out=tmp_path / "other").doubts == ()
     assert f"but {row['listed']:.0f} of the patients are on the list" in page
     assert "nearer to the generated images than all but 5.0\N{NO-BREAK SPACE}% of new patients are" in page
     text = (tmp_path / "tables" / "tables.md").read_text()

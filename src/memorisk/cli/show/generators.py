@@ -93,6 +93,8 @@ def show_generators_plan(plan: "GeneratorsPlan") -> None:
     console.print(table)
     for name, why in plan.problems.items():
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
+    for doubt in plan.doubts:
+        console.print(Text(f"no share could be shown: {one_line(doubt)}"), soft_wrap=True)
     for line in plan.cost.lines():
         console.print(Text(line))
     n = plural(sum(int(row["waiting"]) for row in plan.table.to_dict("records")), "training", "trainings")

@@ -29,6 +29,8 @@ from memorisk.statistics.copies.calibration import check_distances, group_values
 from memorisk.statistics.intervals.shares import clopper_pearson
 
 FloatArray = NDArray[np.float64]
+_MOST_HELD_OUT = 1000
+"""Largest number of held-out patients that is tried: a nominal rate of 0.5 % needs 875."""
 _ROUNDING = 1e-9
 
 
@@ -146,6 +148,22 @@ def can_show_memorization(n_train: int, n_held: int, *, nominal: float = 0.05, l
         return False
     low, _ = _limits(np.zeros(n_train), np.ones(n_held), nominal, (1 - level) / 4)
     return low > math.floor(nominal * (n_held + 1) + _ROUNDING) / (n_held + 1)
+
+
+def fewest_held_out(n_train: int, *, nominal: float = 0.05, level: float = 0.95) -> int | None:
+    """Return the smallest number of held-out patients with which memory can be shown; None where no number helps.
+
+    Args:
+        n_train: Number of training patients.
+        nominal: Nominal rate, as in `memorized_share`.
+        level: Coverage, as in `memorized_share`.
+
+    Example:
+        >>> fewest_held_out(100), fewest_held_out(1)
+        (86, None)
+    """
+    numbers = range(1, _MOST_HELD_OUT + 1)
+    return next((n for n in numbers if can_show_memorization(n_train, n, nominal=nominal, level=level)), None)
 
 
 def _limits(train: FloatArray, bars: FloatArray, nominal: float, error: float) -> tuple[float, float]:

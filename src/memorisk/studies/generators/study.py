@@ -24,6 +24,7 @@ from memorisk.runs.environment import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import Cost, Progress, no_progress, total
+from memorisk.statistics.copies.memorized_share import can_show_memorization
 from memorisk.studies.engine.cells import CELLS
 from memorisk.studies.engine.runner import missing_cells, named_progress, run_cells
 from memorisk.studies.engine.study import CellsPlan, FinishedStudy, Study, StudyReport, open_study, run_study
@@ -41,6 +42,7 @@ from memorisk.studies.generators.page import generators_page
 from memorisk.studies.generators.plan import MEASUREMENT_SETTINGS, Cell, SetData, plan_cells, prepare_set
 from memorisk.studies.generators.results import StudyEvaluations, read_evaluations
 from memorisk.studies.generators.tables import generator_tables
+from memorisk.studies.generators.wording import hold_more_out
 from memorisk.training.features.extraction import features_cost, passes_per_image
 from memorisk.training.generators.command import classifiers_cost, latents_cost, steps_cost
 from memorisk.training.generators.fold_classifiers import fold_data
@@ -132,6 +134,8 @@ class GeneratorsPlan:
     """Reasons why generators cannot be trained, by name."""
     cost: Cost
     """Cost of the generators that are not done, with the classifiers that make conditions; pairs are the detectors'."""
+    doubts: tuple[str, ...] = ()
+    """Data sets of which no memorized share could be shown, with what would change that."""
 
     @property
     def seconds(self) -> float:
@@ -190,7 +194,13 @@ def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Pro
             "waiting": len(waiting), "seconds": seconds if waiting else 0.0,
         }  # fmt: skip
         rows.append(row)
-    return GeneratorsPlan(pd.DataFrame(rows), problems, study_cost(cells, detectors))
+    nominal = study.options.nominal
+    doubts = dict.fromkeys(
+        f"{row['dataset']}: {hold_more_out(row['n_patients'], row['n_held'], nominal)}"
+        for row in rows
+        if not can_show_memorization(row["n_patients"], row["n_held"], nominal=nominal)
+    )
+    return GeneratorsPlan(pd.DataFrame(rows), problems, study_cost(cells, detectors), tuple(doubts))
 
 
 def _drawing_seconds(cell: Cell, each: float) -> float:

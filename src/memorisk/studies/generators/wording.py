@@ -8,7 +8,7 @@ import pandas as pd
 from memorisk.report.blocks import Inline, Name, Strong
 from memorisk.report.columns import column_texts, count, decimal, mean_count, percent
 from memorisk.runs.errors import plural
-from memorisk.statistics.copies.memorized_share import can_show_memorization
+from memorisk.statistics.copies.memorized_share import can_show_memorization, fewest_held_out
 
 Finding = Sequence[Inline]
 NOT_SHOWN = "not shown"
@@ -66,6 +66,19 @@ def lacks_power(row: Mapping[Any, Any]) -> bool:
     return share == share and not can_show_memorization(*few, nominal=row["nominal"])
 
 
+def hold_more_out(n_patients: float, n_held: float, nominal: float) -> str:
+    """Say that held-out patients are too few to show memory, and how many it takes.
+
+    Args:
+        n_patients: Number of training patients, a mean over seeds.
+        n_held: Number of held-out patients, a mean over seeds.
+        nominal: Nominal rate of the share.
+    """
+    held = plural(round(n_held), "held-out patient", "held-out patients")
+    fewest = fewest_held_out(round(n_patients), nominal=nominal)
+    return f"with {held}: hold {'more' if fewest is None else f'{fewest:,} or more'} out"
+
+
 def _answer(row: dict) -> str:
     if row["share"] != row["share"]:
         return "cannot be said."
@@ -75,8 +88,7 @@ def _answer(row: dict) -> str:
         return "farther than chance."
     few = ""
     if lacks_power(row):
-        held = plural(round(row["n_held"]), "held-out patient", "held-out patients")
-        few = f", and could not have been, with {held}: hold more out"
+        few = f", and could not have been, {hold_more_out(row['n_patients'], row['n_held'], row['nominal'])}"
     if row["listed"]:
         return (
             f"by the share not shown to have memorized{few}; but {mean_count(row['listed'])} of the patients are on "
