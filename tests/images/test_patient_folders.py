@@ -10,6 +10,7 @@ from PIL import Image
 from memorisk.audits.release.export import release
 from memorisk.images.manifest import Manifest, require_labels
 from memorisk.images.options import ImageOptions
+from memorisk.images.set_check.check import DOUBTS, check_images
 from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 
@@ -95,3 +96,13 @@ def test_classes_with_patients_of_the_same_numbers_stay_classes(tmp_path: Path) 
     table = pd.DataFrame({"file": [f"all/{n}.png" for n in range(24)], "label": labels, "patient": patients})
     table.to_csv(tmp_path / "table.csv", index=False)
     assert load_manifest(tmp_path / "table.csv").classes == ["0", "1", "2"]
+
+
+def test_a_check_of_the_images_calls_the_doubt_a_problem(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(44):
+        (folder := tmp_path / "set" / f"p{number // 2:03}").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(folder / f"{number}.png")
+    check = check_images(tmp_path / "set")
+    assert (check.ok, {what: n for what, n in check.problems.items() if n}) == (False, {DOUBTS: 1})
+    assert check_images(tmp_path / "set", group_from=FOLDER).problems[DOUBTS] == 0

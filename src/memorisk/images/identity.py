@@ -180,6 +180,8 @@ _OF_THE_STANDARD = "1.2.840.10008."
 """Beginning of identifiers that the standard gave, such as frames of reference of atlases, which patients share."""
 
 
+LOOK_ALIKES = "look-alikes"
+"""Code of the doubt about ids that look alike."""
 _MOST_CLASSES = 20
 """Number of classes of the published set of patients with the most (NIH-CXR-LT); more may be patients."""
 _FEWEST_IN_CLASS = 7
@@ -481,7 +483,7 @@ def look_alike_doubt(alike: Sequence[tuple[str, ...]]) -> IdDoubt:
         alike: Sets of ids that look alike, at least one set.
     """
     return IdDoubt(
-        "look-alikes",
+        LOOK_ALIKES,
         f"{plural(len(alike), 'set of patient ids looks', 'sets of patient ids look')} alike, each perhaps one person",
         "give one person one id, and different people ids that differ by more than case, accents, leading zeros, "
         "punctuation, alphabet and the form of numbers",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from memorisk.images.identity import look_alikes
+from memorisk.images.identity import LOOK_ALIKES, look_alikes
 from memorisk.images.manifest import BUILTIN, Manifest
-from memorisk.images.set_check.check import ImageCheck
+from memorisk.images.set_check.check import DOUBTS, ImageCheck
 from memorisk.images.sources.overlap import refuse_overlap
 from memorisk.report.columns import column_texts, rows
 from memorisk.runs.errors import InputError, one_line
@@ -64,7 +64,8 @@ def mend(manifest: Manifest, check: ImageCheck) -> Mending:
     root = Path() if manifest.root is None else manifest.root.absolute()
     paths = [path if path.startswith(BUILTIN) else str(root / path) for path in table["path"]]
     table = table.assign(path=paths, group=[chosen.get(name, name) for name in table["group"]])
-    undecided = {what: n for what, n in check.problems.items() if n and what not in _MENDED}
+    left = check.problems | {DOUBTS: sum(doubt.code != LOOK_ALIKES for doubt in check.id_doubts)}
+    undecided = {what: n for what, n in left.items() if n and what not in _MENDED}
     return Mending(table, merged, len(unusable), undecided)
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from memorisk.audits.comparison.pictures import MOST_AT_A_GLANCE
 from memorisk.audits.image_set.pictures import MOST_IMAGES, MOST_SETS, CopyPicture
 from memorisk.audits.image_set.tables import NEAR
-from memorisk.images.set_check.check import ImageCheck
+from memorisk.images.set_check.check import DOUBTS, ImageCheck
 from memorisk.images.set_check.text import frame_notes, missing_data_notes
 from memorisk.report.blocks import (
     Block,
@@ -45,6 +45,7 @@ _WAYS = {
     "unreadable": "Leave files out that cannot be read (--skip-unreadable), or mend them.",
     "not read": "Look at the files that were not read: they may hold images.",
     "empty": "Leave images out whose pixels are all the same.",
+    DOUBTS: "Do what the notes below say of each: until then no audit of these images passes.",
     "groups across splits": "Put all images of a patient into one split.",
     "sets of equal images across labels": "Decide which label is right: a model can only memorize the other.",
     "sets of equal images across groups": "Give both images one patient id, or leave one out; until then an audit of a "

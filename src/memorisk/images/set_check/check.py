@@ -35,6 +35,8 @@ from memorisk.runs.workload import CountProgress
 
 ROLES = ("label", "group", "split")
 """Columns in which copies of one image may differ."""
+DOUBTS = "doubts about whose images these are"
+"""Kind of problems that prevents every pass."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class ImageCheck:
             "unreadable": len(self.unreadable),
             "not read": len(self.not_read),
             "empty": len(self.empty),
+            DOUBTS: len(self.id_doubts),
             "groups across splits": len(self.crossing_groups),
             **{f"sets of equal images across {what}s": _count(copies, what) for what in ROLES},
             **{f"pairs nearly the same across {what}s": _count(near, what) for what in ("label", "split")},
