@@ -178,18 +178,8 @@ OF_ONE_PATIENT = {
 """DICOM tags of objects that belong to one patient, with the doubt's code, and with their names in words."""
 _OF_THE_STANDARD = "1.2.840.10008."
 """Beginning of identifiers that the standard gave, such as frames of reference of atlases, which patients share."""
-
-
 LOOK_ALIKES = "look-alikes"
 """Code of the doubt about ids that look alike."""
-_MOST_CLASSES = 20
-"""Number of classes of the published set of patients with the most (NIH-CXR-LT); more may be patients."""
-_FEWEST_IN_CLASS = 7
-"""Number of images that a class needs to be divided into training, canaries and test."""
-_NEARLY_ALL = 0.9
-"""Share of labels above which a rule holds for all, strays aside."""
-_WORDNET = re.compile("n[0-9]{8}")
-"""Code of a class of ImageNet."""
 
 
 def normal_id(value: str) -> str:
@@ -364,7 +354,7 @@ def _whole(value: str) -> str:
     return f"{number.to_integral_value():f}" if number == number.to_integral_value() else value
 
 
-def _skeletons(name: str) -> tuple[str, str]:
+def skeletons(name: str) -> tuple[str, str]:
     """Return the parts of an id that do not depend on how it is written: with the marks inside it, and without.
 
     Ids of one skeleton look alike. It has no case, no accents, no leading zeros, no marks at its ends, and numbers,
@@ -372,6 +362,9 @@ def _skeletons(name: str) -> tuple[str, str]:
     are two ids. The skeleton of a DICOM name in several scripts (``Yamada^Tarou=山田^太郎``) is that of the first one.
 
     The bare skeleton has no marks, no exponent and no issuer, and may be that of several people (`_bare_alikes`).
+
+    Args:
+        name: Id as it is written.
     """
     plain = _OTHER_SCRIPTS.sub(r"\1", _plain(name).strip(_ENDS)).rstrip(_ENDS)
     plain = _POINT_ZERO.sub(r"\1", _PLUS.sub("", plain, count=1) if plain.startswith("+") else plain)
@@ -421,7 +414,7 @@ def look_alikes(names: Iterable[str]) -> list[tuple[str, ...]]:
     bares: dict[str, str] = {}
     sure: set[str] = set()
     for name in sorted(set(names) - {""}):
-        skeleton, bare = _skeletons(name)
+        skeleton, bare = skeletons(name)
         by_skeleton.setdefault(skeleton, []).append(name)
         bares.setdefault(skeleton, bare)
         if _AUTHORITY.search(name):
@@ -573,51 +566,6 @@ class DoubtedIds:
 NO_DOUBT = DoubtedIds()
 
 
-def label_patients(labels: Sequence[str], patients: Sequence[str]) -> bool:
-    """Return whether labels name patients: most are patient ids, or of many nearly all have one patient each.
-
-    Args:
-        labels: Label of each image, empty without one.
-        patients: Id of each image's patient, empty where it is not known.
-
-    Example:
-        >>> label_patients(["p1", "p1", "p2", "sick"], ["P01", "P01", "P02", "P03"])
-        True
-    """
-    patients_of: dict[str, set[str]] = {}
-    for label, patient in zip(labels, patients, strict=True):
-        if label:
-            patients_of.setdefault(label, set()).add(patient)
-    alone = {label: next(iter(of)) for label, of in patients_of.items() if len(of) == 1 and "" not in of}
-    if len(patients_of) > _MOST_CLASSES and len(alone) >= _NEARLY_ALL * len(patients_of):
-        return True
-    named = sum(_skeletons(label)[0] == _skeletons(patient)[0] for label, patient in alone.items())
-    return 2 * named > len(patients_of)
-
-
-def patient_folder_doubts(labels: Sequence[str]) -> list[IdDoubt]:
-    """Doubt that class folders are classes where they look like patients: many, with numbers or few images each.
-
-    Args:
-        labels: Name of the folder of each image, where nothing else gives its label or patient.
-    """
-    counts = Counter(label for label in labels if label)
-    numbered = sum(any(map(str.isdigit, label)) and not _WORDNET.fullmatch(label) for label in counts)
-    small = sum(n < _FEWEST_IN_CLASS for n in counts.values())
-    if len(counts) <= _MOST_CLASSES or (numbered < _NEARLY_ALL * len(counts) and 2 * small <= len(counts)):
-        return []
-    return [
-        IdDoubt(
-            "patient-folders",
-            f"{len(counts):,} folders look like patients, by their numbers or their few images, and were not taken for "
-            "classes",
-            "name the patients by --group-from '([^/]+)/[^/]+$' if each folder is one, and the classes by --labels-csv "
-            "or --label-from; if the folders are classes, --label-from '([^/]+)/[^/]+$' confirms it",
-            (),
-        )
-    ]
-
-
 def header_doubts(patients: Sequence[str], headers: Mapping[str, Sequence[str]]) -> list[IdDoubt]:
     """Find patients whose DICOM headers contradict each other.
 
@@ -651,7 +599,7 @@ def header_doubts(patients: Sequence[str], headers: Mapping[str, Sequence[str]])
 def _header_values(values: Sequence[str]) -> list[str]:
     """Return values of a tag without what is form alone; empty where they are placeholders."""
     forms = {
-        value: "" if value == _OTHER_SEX or is_placeholder(value) else _skeletons(value)[1]
+        value: "" if value == _OTHER_SEX or is_placeholder(value) else skeletons(value)[1]
         for value in map(normal_id, set(values))
         if value
     }

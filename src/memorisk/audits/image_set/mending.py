@@ -64,8 +64,8 @@ def mend(manifest: Manifest, check: ImageCheck) -> Mending:
     root = Path() if manifest.root is None else manifest.root.absolute()
     paths = [path if path.startswith(BUILTIN) else str(root / path) for path in table["path"]]
     table = table.assign(path=paths, group=[chosen.get(name, name) for name in table["group"]])
-    left = check.problems | {DOUBTS: sum(doubt.code != LOOK_ALIKES for doubt in check.id_doubts)}
-    undecided = {what: n for what, n in left.items() if n and what not in _MENDED}
+    problems = check.problems | {DOUBTS: sum(doubt.code != LOOK_ALIKES for doubt in check.id_doubts)}
+    undecided = {what: n for what, n in problems.items() if n and what not in _MENDED}
     return Mending(table, merged, len(unusable), undecided)
 
 

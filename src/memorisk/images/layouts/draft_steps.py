@@ -14,16 +14,15 @@ from memorisk.images.columns import canonical_split, texts
 from memorisk.images.identity import (
     header_doubts,
     id_doubts,
-    label_patients,
     look_alikes,
     normal_ids,
     normal_label,
-    patient_folder_doubts,
     refuse_placeholders,
     shared_object_doubts,
 )
 from memorisk.images.layouts.draft import Draft
 from memorisk.images.layouts.label_tables import join_labels
+from memorisk.images.layouts.patient_folders import label_patients, patient_folder_doubts
 from memorisk.images.manifest import ALONE, RESERVED, STUDY, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers.headers import frame_count, is_stack, is_volume
