@@ -1,12 +1,12 @@
-"""Does an extraction find what a generator remembers, and nothing where it remembers little? Digits, tiny generators.
+"""Do extraction and twins find what a generator remembers, and nothing where it remembers little? Tiny generators.
 
-    python recipes/generator_extraction.py [--seeds 20] [--whole 2] [--rows FILE]
+    python recipes/generator_extraction.py [--seeds 20] [--twins 20] [--rows FILE] [--out PAGE]
 
 Patients are pairs of digits of one class. Each seed draws training and test patients anew, trains a generator by the
 recipe of each world, and extracts from it as ``audit generator --extract`` does: images drawn, and audited with the
 test patients as the null. The page counts the verdicts, and patients of whom an image was drawn within ten grey levels
-(root mean square), which is known here without any detector. ``--whole`` runs the whole audit for the first seeds, with
-two twins by the recipe of the generator. The second look is limited to so many images as `SECOND_LOOK` says.
+(root mean square), which is known here without any detector. ``--twins`` audits the recipe of the first seeds by
+twins, on the same training and test patients. The second look is limited to so many images as `SECOND_LOOK` says.
 """
 
 import argparse
@@ -35,12 +35,13 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import no_progress
 from memorisk.statistics.intervals.shares import clopper_pearson
-from memorisk.training.generators.twin_jobs import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, run_twin
+from memorisk.training.generators.twin_jobs import run_twin
+from memorisk.training.generators.twin_recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob
 
 TEST = 60
 """Number of test patients."""
-DRAWN_IMAGES, NEAR, SECOND_LOOK = 200, 10.0, 40
-"""Number of images drawn, distance of a copy in grey levels, and number of images of the second look."""
+DRAWN_IMAGES, NEAR, SECOND_LOOK, TWINS = 200, 10.0, 40, 8
+"""Number of images drawn, distance of a copy in grey levels, number of images of the second look, and of twins."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class World:
 WORLDS = {
     "overfitted: 40 images of 20 patients, 4,000 steps": World(20, 4000),
     "plain: 1,200 images of 600 patients, 1,500 steps": World(600, 1500),
-    "planted: the same, the images of ten patients repeated 64 times": World(600, 1500, 10, 64),
+    "short: 1,200 images of 600 patients, 60 steps": World(600, 60),
+    "planted: as plain, the images of ten patients repeated 64 times": World(600, 1500, 10, 64),
 }
 HEADINGS = {
     "status": ("fails [95 %]", "undecided", "passes"),
@@ -75,13 +77,21 @@ audits them with the default detector against the test patients; the second look
 A patient counts as drawn where an image of theirs and a draw differ by less than {NEAR:g} of 255 grey levels (root mean
 square), which is known here without any detector; numbers are medians over seeds, with the range.
 """
+TWIN_HEADINGS = ("training", "seeds", "fails [95 %]", "undecided", "passes", "mean M, SD", "patients flagged")
+TWIN_INTRODUCTION = f"""
+## Do twins find it?
+
+Audits of the same recipes and patients by {TWINS} twins, each trained on half of the training patients, without a file.
+So few twins cannot pass: undecided is what an audit says that finds nothing.
+"""
 
 
 def main() -> None:
     """Train, extract and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--whole", type=int, default=0)
+    parser.add_argument("--twins", type=int, default=0)
+    parser.add_argument("--worlds", nargs="*", choices=[name.split(":")[0] for name in WORLDS])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument(
         "--rows", type=Path, help="file that keeps the row of each training, from which a run continues"
@@ -90,10 +100,13 @@ def main() -> None:
     chosen = parser.parse_args()
     before = chosen.rows.read_text(encoding="utf-8") if chosen.rows and chosen.rows.is_file() else ""
     rows = [json.loads(line) for line in before.splitlines()]
-    done = {(row["world"], row["seed"]) for row in rows}
-    tasks = [(name, seed) for seed in range(chosen.seeds) for name in WORLDS if (name, seed) not in done]
+    done = {(row["by"], row["world"], row["seed"]) for row in rows}
+    worlds = [name for name in WORLDS if not chosen.worlds or name.split(":")[0] in chosen.worlds]
+    ways = {"extraction": (extracted, chosen.seeds), "twins": (audited, chosen.twins)}
+    tasks = [(by, name, seed) for by, (_, n) in ways.items() for seed in range(n) for name in worlds]
     with ProcessPoolExecutor(chosen.processes) as pool:
-        for future in as_completed([pool.submit(extracted, *task, task[1] < chosen.whole) for task in tasks]):
+        waiting = [pool.submit(ways[by][0], name, seed) for by, name, seed in tasks if (by, name, seed) not in done]
+        for future in as_completed(waiting):
             rows.append(future.result())
             print(rows[-1], flush=True)
             if chosen.rows:
@@ -103,13 +116,31 @@ def main() -> None:
         chosen.out.write_text(page(rows), encoding="utf-8")
 
 
-def extracted(name: str, seed: int, whole: bool) -> dict[str, Any]:
+def audited(name: str, seed: int) -> dict[str, Any]:
+    """Audit the recipe of a world by twins.
+
+    Args:
+        name: Name of the world.
+        seed: Random seed of patients.
+    """
+    world = WORLDS[name]
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_digits(root / "images", world, seed)
+        result = audit_generator(
+            root / "images", out=root / "run", splits="given-random", models=TWINS, steps=world.steps,
+            group_from=r"(p\d+)_", device="cpu", processes=1,
+        )  # fmt: skip
+        numbers = {key: float(result.per_class[key].iloc[0]) for key in ("mean", "flagged")}
+    return {"by": "twins", "world": name, "seed": seed, "status": result.status, **numbers}
+
+
+def extracted(name: str, seed: int) -> dict[str, Any]:
     """Train a generator of a world and extract from it.
 
     Args:
         name: Name of the world.
         seed: Random seed of patients, training and draws.
-        whole: Whether to run the whole audit.
     """
     second_look.MOST_IMAGES = SECOND_LOOK
     world = WORLDS[name]
@@ -125,7 +156,8 @@ def extracted(name: str, seed: int, whole: bool) -> dict[str, Any]:
         weights = train(root / "run", store, parts.rows("canary"), repeated, options, world, seed)
         options = replace(options, target=weights)
         outcome = extract(RunFolder(root / "run"), store, parts, options, no_progress).numbers
-        row: dict[str, Any] = {
+        return {
+            "by": "extraction",
             "world": name,
             "seed": seed,
             "status": outcome.status,
@@ -136,15 +168,6 @@ def extracted(name: str, seed: int, whole: bool) -> dict[str, Any]:
             "listed": outcome.n_listed_patients,
             "cliques": outcome.cliques.n_cliques,
         }
-        if whole and not repeated:
-            settings = {
-                field: getattr(options, field) for field in ("target", "splits", "models", "steps", "group_from")
-            }
-            result = audit_generator(root / "images", out=root / "whole", **settings, device="cpu", processes=1)
-            target = result.summary["target"]["attacks"]
-            row["whole"] = result.status
-            row["auc"] = {attack: [round(of[k], 2) for k in ("auc", "low")] for attack, of in target.items()}
-    return row
 
 
 def write_digits(folder: Path, world: World, seed: int) -> list[str]:
@@ -208,7 +231,25 @@ def page(rows: list[dict[str, Any]]) -> str:
     headings = ["training", "seeds"]
     for heading in HEADINGS.values():
         headings += [heading] if isinstance(heading, str) else heading
-    lines = [INTRODUCTION, f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
+    extractions, twins = ([row for row in rows if row["by"] == by] for by in ("extraction", "twins"))
+    keys = [key for key, heading in HEADINGS.items() if isinstance(heading, str)]
+    lines = [INTRODUCTION, *table(headings, extractions, keys)]
+    if repeated := [row["repeated"] for row in extractions if row["repeated"] is not None]:
+        lines += ["", f"Repeated patients drawn, of ten: {', '.join(map(str, repeated))} (one number per seed)."]
+    if twins:
+        lines += [TWIN_INTRODUCTION, *table(list(TWIN_HEADINGS), twins, ["mean", "flagged"])]
+    return "\n".join(lines) + "\n"
+
+
+def table(headings: list[str], rows: list[dict[str, Any]], keys: list[str]) -> list[str]:
+    """Return the lines of a table: verdicts by world, and medians of some numbers.
+
+    Args:
+        headings: Headings of the columns.
+        rows: One row per training or audit.
+        keys: Numbers whose median over seeds is a column.
+    """
+    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     for name in WORLDS:
         of = [row for row in rows if row["world"] == name]
         if not of:
@@ -216,23 +257,15 @@ def page(rows: list[dict[str, Any]]) -> str:
         status = Counter(row["status"] for row in of)
         fails = clopper_pearson(status["fail"], len(of))
         share = f"{status['fail']} of {len(of)} [{100 * fails.low:.0f} %, {100 * fails.high:.0f} %]"
-        numbers = [median(of, key) for key, heading in HEADINGS.items() if isinstance(heading, str)]
-        cells = [name, len(of), share, status["undecided"], status["pass"], *numbers]
+        cells = [name, len(of), share, status["undecided"], status["pass"], *(median(of, key) for key in keys)]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    if repeated := [row["repeated"] for row in rows if row.get("repeated") is not None]:
-        lines += ["", f"Repeated patients drawn, of ten: {', '.join(map(str, repeated))} (one number per seed)."]
-    if whole := [row for row in rows if "whole" in row]:
-        lines += ["", "Whole audits with two twins by the recipe of the generator:", ""]
-        lines += [
-            f"- seed {row['seed']}, {row['world']}: {row['whole']}; AUC [lower limit] {row['auc']}" for row in whole
-        ]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def median(rows: list[dict[str, Any]], key: str) -> str:
     """Return the median of a number over seeds, with its range."""
     values = np.array([row[key] or 0 for row in rows], dtype=np.float64)
-    return f"{np.median(values):g} ({values.min():g} to {values.max():g})"
+    return f"{np.median(values):.3g} ({values.min():.3g} to {values.max():.3g})"
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_bytes
 from memorisk.training.generators import twin_jobs
-from memorisk.training.generators.twin_jobs import LOSSES
+from memorisk.training.generators.options import GAN_LOSSES
+from memorisk.training.generators.twin_recipes import LOSSES
 from tests.audits.classifier.test_denoising_losses import OF_ANSWERS
 
 SMALL = {"sample": 240, "steps": 30, "levels": 4, "draws": 1, "models": 6, "processes": 1}
@@ -77,6 +78,25 @@ def test_weights_count_as_kept_only_while_their_files_are_there(run: Path, tmp_p
     shutil.copytree(run, out)
     next((out / "weights").glob("*.safetensors")).unlink()
     assert audit_generator("digits", out=out, **SMALL).summary["weights_kept"] is False
+
+
+def test_twins_of_a_gan_are_audited_by_their_critic_and_their_draws(tmp_path: Path, run: Path) -> None:
+    of_noise = ("levels", "draws")
+    small = {name: value for name, value in SMALL.items() if name not in of_noise}
+    settings = {**small, "kind": "gan", "steps": 3, "gan_channels": 32}
+    plan = audit_generator("digits", out=tmp_path / "run", dry_run=True, **settings)
+    assert isinstance(plan, DryRun)
+    assert plan.network == "GAN of the StyleGAN2 kind"
+    result = audit_generator("digits", out=tmp_path / "run", **settings)
+    n = len(pd.read_parquet(tmp_path / "run" / "manifest.parquet"))
+    losses = [np.load(file) for file in (tmp_path / "run" / "losses").glob("*.npy")]
+    assert [loss.shape for loss in losses] == [(len(GAN_LOSSES), n)] * 6
+    training = result.summary["training"]
+    assert training["gan_channels"] == 32
+    assert len(training["level_weights"]) == len(GAN_LOSSES)
+    assert not {*of_noise, "network", "gan"} & set(training)
+    assert "gan_channels" not in json.loads((run / "summary.json").read_text())["training"]
+    assert result.status != "pass"
 
 
 def test_gaps_of_unseen_images_have_one_standard_deviation(run: Path) -> None:
@@ -229,6 +249,9 @@ def test_repeated_images_are_in_one_twin_so_often_and_are_not_scored_otherwise()
         ({"dose": (1, 4)}, r"^dose is 1 4; give different numbers of at least 2, as 4 16 64$"),
         ({"dose": (2, 3, 4, 5, 6, 7, 8)}, r"7 doses repeat the images of 70 patients"),
         ({"models": 5}, "even number"),
+        ({"kind": "gan", "target": Path("gan")}, "^target is no setting of kind gan: name it with kind tiny or dit or"),
+        ({"gan_channels": 64}, "^gan_channels is no setting of kind tiny: name it with kind gan$"),
+        ({"kind": "gan", "gan_augment_p": 2.0}, "^gan_augment_p is 2.0; it must be between 0 and 0.8$"),
         ({"network": "S/2"}, "^network is no setting of kind tiny: name it with kind dit or unet$"),
         ({"kind": "gan"}, "kind"),
         ({"batch_size": 1000}, "batch_size of at most"),

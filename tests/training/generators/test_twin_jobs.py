@@ -21,18 +21,10 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.generators.batches import draw_noise
 from memorisk.training.generators.kinds.perceptron_training import WARMUP
-from memorisk.training.generators.twin_jobs import (
-    CHECKPOINTS,
-    LOSSES,
-    WEIGHTS,
-    TwinJob,
-    TwinRecipe,
-    build_twin,
-    guessed_losses,
-    open_twin,
-    run_twin,
-    score_rows,
-)
+from memorisk.training.generators.options import GanSettings
+from memorisk.training.generators.twin_jobs import run_twin
+from memorisk.training.generators.twin_networks import build_twin, guessed_losses, open_twin, score_rows
+from memorisk.training.generators.twin_recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, TwinRecipe
 from tests.models.generators.test_unet import pipeline
 
 RECIPE = TwinRecipe(
@@ -54,6 +46,9 @@ def job(folder: Path, store: ImageStore, rows: np.ndarray | None = None, **chang
     own = np.arange(20) if rows is None else rows
     if changed.get("kind") == "unet":
         changed = {"network": "tiny", **changed}
+    if changed.get("kind") == "gan":
+        settings = GanSettings(gan_channels=64, gan_augment="fixed", gan_augment_p=0.3)
+        changed = {"gan": settings, "levels": 2, "beside": (297, 298, 299), **changed}
     recipe = replace(RECIPE, **{name: changed.pop(name) for name in list(changed) if hasattr(RECIPE, name)})
     return TwinJob(
         **{"out": folder, "store": store, "rows": own, "slots": len(own), "recipe": recipe, "seed": 3, **changed}
@@ -98,15 +93,18 @@ def test_twins_share_start_order_times_and_noise_and_differ_in_their_images(
         assert all(a is b is None or torch.equal(a, b) for a, b in zip(rest, other[1:], strict=True))
 
 
-def test_a_twin_with_fewer_images_has_one_of_its_own_in_the_empty_slots(tmp_path: Path, store: ImageStore) -> None:
-    whole, short = (build_twin(job(tmp_path, store, np.arange(n), slots=20)) for n in (20, 17))
+@pytest.mark.parametrize("kind", ["tiny", "gan"])
+def test_a_twin_with_fewer_images_has_one_of_its_own_in_the_empty_slots(
+    tmp_path: Path, store: ImageStore, kind: str
+) -> None:
+    whole, short = (build_twin(job(tmp_path, store, np.arange(n), slots=20, kind=kind)) for n in (20, 17))
     for step in range(5):
         there, own = whole.loop.plan.slots(step), short.loop.plan.slots(step)
         assert own.max() < 17
         assert torch.equal(own[there < 17], there[there < 17])
 
 
-@pytest.mark.parametrize("kind", ["tiny", "dit", "unet"])
+@pytest.mark.parametrize("kind", ["tiny", "dit", "unet", "gan"])
 def test_killed_at_any_step_it_ends_with_the_same_bytes(tmp_path: Path, store: ImageStore, kind: str) -> None:
     whole, cut = (job(tmp_path / name, store, kind=kind, checkpoint_seconds=0.0) for name in ("whole", "cut"))
     run_twin(whole)

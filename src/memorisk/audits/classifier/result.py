@@ -227,9 +227,11 @@ class ClassUtility:
 
 @dataclass(frozen=True, kw_only=True)
 class DenoisingUtility:
-    """Share of the noise that generators explain on unseen images; a trivial prediction explains none."""
+    """Share of a trivial prediction's loss that generators avoid on unseen images."""
 
-    explained: Annotated[float, Quantity("Share of the noise explained on unseen images", "percent", "noise_explained")]
+    explained: Annotated[
+        float, Quantity("Share of a trivial prediction's loss avoided on unseen images", "percent", "loss_avoided")
+    ]
     """One minus the mean error over the trivial prediction's, mean over models."""
     explained_low: float | None
     """Lower 97.5 % limit over groups of unseen images and models; None with one such group."""
@@ -240,7 +242,7 @@ class DenoisingUtility:
     def words(self) -> str:
         """Return how good the models are, in numbers."""
         least = "" if self.explained_low is None else f", at least {self.explained_low:.2f}"
-        return f"share of the noise explained {self.explained:.2f}{least}; by the best linear prediction 0"
+        return f"share of a trivial prediction's loss avoided {self.explained:.2f}{least}"
 
 
 Utility = FindingsUtility | DenoisingUtility | ClassUtility

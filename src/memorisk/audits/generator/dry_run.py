@@ -22,7 +22,8 @@ from memorisk.models.generators.noise_attacks import CLID_SHARES
 from memorisk.runs.workload import Cost
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.kinds.user_training import OwnRecipe
-from memorisk.training.generators.twin_jobs import Twin, TwinJob, build_twin, built_in, score_rows
+from memorisk.training.generators.twin_networks import BuiltTwin, build_twin, score_rows
+from memorisk.training.generators.twin_recipes import TwinJob, built_in
 
 _TIMED_STEPS, _TIMED_IMAGES = 12, 16
 
@@ -50,31 +51,34 @@ def generator_outlook(
     jobs = [job for pair in [*pairs, control_jobs(pairs)] for job in pair]
     todo = [job for job in jobs if not job.done]
     first, n, seconds = jobs[0], len(store.images), None
-    target_passes = (options.target is not None) + 2 * (options.guidance != 1)  # guided: two passes
-    a_score = options.levels * 2 * options.draws  # passes for the loss of an image
-    of_target = target_passes * n * a_score + published_passes(options) * n
+    of_target = published_passes(options) * n
+    if options.target is not None:
+        a_loss = options.levels * 2 * options.draws  # passes for the loss of an image
+        of_target += (1 + 2 * (options.guidance != 1)) * n * a_loss  # a guided loss takes two passes
     if options.caption_words:
         of_target += len(CLID_SHARES) * 2 * options.draws * sum(map(len, item_captions(store, plan, options)))
     cost = Cost(
         trainings=len(todo),
-        images_passed=len(todo) * n * a_score + of_target,
         pairs=searched_pairs(store, alike),
-        bytes_outputs=len(jobs) * 8 * options.levels * n,
+        bytes_outputs=len(jobs) * 8 * first.recipe.levels * n,
     ) + extraction_cost(store, options)
     if isinstance(training, OwnRecipe):
+        passes = n * options.levels * 2 * options.draws
         cost = replace(cost, steps=None, images_trained=None, bytes_weights=None if first.keep_weights else 0)
     else:
         recipe = built_in(first)
         with limited_threads(first.threads):
             twin = build_twin(first)
+            passes = twin.passes(recipe, n)
             a_training, a_pass = _seconds(first, twin)
-        seconds = (a_training + a_pass * a_score * n) * len(todo) / training_processes(options) + a_pass * of_target
+        seconds = (a_training + a_pass * passes) * len(todo) / training_processes(options) + a_pass * of_target
         cost = replace(
             cost,
             steps=len(todo) * recipe.steps,
             images_trained=len(todo) * recipe.steps * recipe.batch_size,
             bytes_weights=len(jobs) * 4 * twin.parameters * first.keep_weights,
         )
+    cost += Cost(images_passed=len(todo) * passes + of_target)
     return outlook(plan, store, choice, alike, network=network_words(options), cost=cost, seconds=seconds)
 
 
@@ -88,6 +92,8 @@ def network_words(options: GeneratorAuditOptions) -> str:
         return options.train
     if options.kind == "tiny":
         return "tiny diffusion network"
+    if options.kind == "gan":
+        return "GAN of the StyleGAN2 kind"
     if options.kind == "unet":
         if options.lora is not None:
             return "LoRA of a U-Net of a folder"
@@ -95,12 +101,12 @@ def network_words(options: GeneratorAuditOptions) -> str:
     return f"DiT {options.chosen_network}{'' if options.latent == 'pixels' else f' on latents of {options.latent}'}"
 
 
-def _seconds(job: TwinJob, twin: Twin) -> tuple[float, float]:
+def _seconds(job: TwinJob, twin: BuiltTwin) -> tuple[float, float]:
     """Estimate the seconds of one training, and of one pass of an image, from a few steps and a few images."""
     rows, recipe = np.arange(min(_TIMED_IMAGES, len(job.store.images))), built_in(job)
-    short = replace(job, recipe=replace(recipe, draws=1))
+    short = replace(recipe, draws=1)
     begun = time.perf_counter()
-    score_rows(short, twin, rows)
-    a_pass = (time.perf_counter() - begun) / (len(rows) * recipe.levels * 2)
+    score_rows(replace(job, recipe=short), twin, rows)
+    a_pass = (time.perf_counter() - begun) / twin.passes(short, len(rows))
     step = float(np.median(twin.loop.seconds(min(_TIMED_STEPS, recipe.steps))))
     return step * recipe.steps, a_pass

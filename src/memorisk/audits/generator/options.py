@@ -1,6 +1,6 @@
 """Settings of ``memorisk audit generator``, for Python, the command line and YAML at once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,16 +13,19 @@ from memorisk.runs.options import grouped
 from memorisk.runs.settings import check_counts, check_finite, settings_of
 from memorisk.statistics.verdicts.scales import NOISE_ERROR, LossScale
 from memorisk.training.engine.options import OwnTrainingOptions
-from memorisk.training.generators.options import DIT_BATCH_SIZE, DIT_LR
+from memorisk.training.generators.options import DIT_BATCH_SIZE, DIT_LR, GAN_BATCH_SIZE, GAN_LR, GanSettings
 
 _DEFAULTS: dict[str, tuple[int, int, float]] = {
     "tiny": (1_500, 64, 1e-3),
     "dit": (10_000, DIT_BATCH_SIZE, DIT_LR),
     "unet": (10_000, DIT_BATCH_SIZE, DIT_LR),
+    "gan": (10_000, GAN_BATCH_SIZE, GAN_LR),
 }
 """Steps, images per step and learning rate of each kind."""
-_NETWORKS = {"tiny": "tiny/4", "dit": "tiny/4", "unet": "small"}
-"""Network of each kind by default; the tiny one has no size."""
+_NETWORKS = {"tiny": "tiny/4", "dit": "tiny/4", "unet": "small", "gan": "tiny/4"}
+"""Network of each kind by default; the tiny one has no size, and that of a GAN is in `GanSettings`."""
+GAN_SETTINGS = tuple(field.name for field in fields(GanSettings))
+"""Settings that only a GAN has."""
 OF_KINDS = {
     "network": ("dit", "unet"),
     "latent": ("dit",),
@@ -32,10 +35,14 @@ OF_KINDS = {
     "caption_column": ("unet",),
     "caption_words": ("unet",),
     "lora": ("unet",),
+    "target": ("tiny", "dit", "unet"),
+    "levels": ("tiny", "dit", "unet"),
+    "draws": ("tiny", "dit", "unet"),
+    **dict.fromkeys(GAN_SETTINGS, ("gan",)),
 }
 """Settings that only some kinds have."""
 
-_BUILT_IN = {"kind", "network", "latent", "noise_schedule", "steps", "batch_size", "lr", "ema", "flip"}
+_BUILT_IN = {"kind", "network", "latent", "noise_schedule", "steps", "batch_size", "lr", "ema", "flip", *GAN_SETTINGS}
 """Settings of the built-in training; with ``train``, ``kind`` is that of the target."""
 
 LEAST_DRAWN = 100
@@ -51,14 +58,14 @@ WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pix
     design="dose levels draws target guidance extract",
 )
 @dataclass(frozen=True, kw_only=True)
-class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
+class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions, GanSettings):
     """Settings of `memorisk audit generator`."""
 
     VOLUMES = True
 
-    kind: Literal["tiny", "dit", "unet"] = "tiny"
-    """Generator whose twins are trained: tiny (a small diffusion network for images of a few hundred pixels), dit (the
-    diffusion transformer of `train generator`) or unet (UNet2DModel of diffusers). By your own code: --train."""
+    kind: Literal["tiny", "dit", "unet", "gan"] = "tiny"
+    """Generator whose twins are trained: tiny (a small diffusion network for images of a few hundred pixels), dit or
+    gan (those of `train generator`) or unet (UNet2DModel of diffusers). By your own code: --train."""
 
     network: str | None = None
     """DiT: size (tiny, small, S, B, L, XL) and side of a patch in pixels or latent numbers, as in XL/2; by default
@@ -80,13 +87,13 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
     """DiT, U-Net of a named size: noise schedule, as in `train generator`."""
 
     steps: int | None = None
-    """Number of training steps of each twin; by default 1,500 (tiny) or 10,000 (dit, unet)."""
+    """Number of training steps of each twin; by default 1,500 (tiny) or 10,000."""
 
     batch_size: int | None = None
-    """Images per step; by default 64 (tiny) or 32 (dit, unet), and at most half of a twin's images."""
+    """Images per step; by default 64 (tiny) or 32, and at most half of a twin's images."""
 
     lr: float | None = None
-    """Learning rate; by default 1e-3 (tiny) or 1e-4 (dit, unet)."""
+    """Learning rate; by default 1e-3 (tiny), 1e-4 (dit, unet) or 2.5e-3 (gan)."""
 
     ema: float = 0.9999
     """DiT, U-Net: decay of the averaged weights, which are scored."""
@@ -128,6 +135,7 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
             InputError: A value is outside what its field allows.
         """
         TwinOptions.validate(self)
+        GanSettings.validate(self)
         if len(set(self.dose)) < len(self.dose) or min(self.dose, default=2) < 2:
             doses = " ".join(map(str, self.dose))
             raise InputError(f"dose is {doses}; give different numbers of at least 2, as 4 16 64")
@@ -180,6 +188,13 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions):
             raise InputError("twins of a LoRA begin with its base, which target names: leave network out")
         if self.extract is not None:
             raise InputError("memorisk draws no images from a LoRA: leave extract out")
+
+    @property
+    def gan_settings(self) -> GanSettings | None:
+        """Return the settings of a GAN; None for other kinds."""
+        if self.kind != "gan" or self.train is not None:
+            return None
+        return GanSettings(**{name: getattr(self, name) for name in GAN_SETTINGS})
 
     @property
     def chosen_network(self) -> str:

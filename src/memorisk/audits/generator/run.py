@@ -78,7 +78,8 @@ from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.training.generators.kinds.user_training import OwnRecipe
-from memorisk.training.generators.twin_jobs import build_twin, built_in, guessed_losses, twin_times
+from memorisk.training.generators.twin_networks import ScoredNetwork, build_twin, guessed_losses, twin_times
+from memorisk.training.generators.twin_recipes import built_in
 
 OWN_TRAINING = (
     "The twins were made by your own training function, which receives the same seed for both twins of a pair. Order, "
@@ -199,7 +200,9 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
                     f"a twin has {plural(fewest, 'training image', 'training images')}, and {recipe.batch_size} are "
                     f"taken a step: give more images, or a batch_size of at most {fewest}"
                 )
-            twin_times(first, build_twin(first))
+            twin = build_twin(first)
+            if isinstance(twin, ScoredNetwork):
+                twin_times(first, twin)
         if self.options.target is not None:
             progress("trying the target on images of its training", 0, 0)
             check_target(store, plan, first, self.options)
@@ -228,6 +231,7 @@ class GeneratorAudit(Audit[_Prepared, _Prepared, Result]):
     def _recipe(self, plan: Plan, *, changes: bool = True) -> dict[str, Any]:
         """Return the settings of the trainings; a changed text of the user's function trains again in its folder."""
         recipe = asdict(twin_recipe(plan, self.options, self.training))
+        recipe |= recipe.pop("gan", None) or {}
         return {name: value for name, value in recipe.items() if changes or name != "file_hash"}
 
     def _shown_recipe(self, plan: Plan) -> dict[str, Any]:

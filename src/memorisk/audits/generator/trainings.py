@@ -25,16 +25,10 @@ from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.training.engine.user_training import function_source
 from memorisk.training.generators.kinds.unet_training import captions_of
 from memorisk.training.generators.kinds.user_training import CALL_FORM, OwnRecipe
-from memorisk.training.generators.twin_jobs import (
-    CHECKPOINTS,
-    LOSSES,
-    WEIGHTS,
-    TwinJob,
-    TwinRecipe,
-    damaged,
-    run_twin,
-    twin_shares,
-)
+from memorisk.training.generators.options import GAN_LOSSES
+from memorisk.training.generators.twin_jobs import run_twin
+from memorisk.training.generators.twin_networks import twin_shares
+from memorisk.training.generators.twin_recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, TwinRecipe, damaged
 
 TwinJobs = list[tuple[TwinJob, TwinJob]]
 """Jobs of twins A and B, per seed."""
@@ -119,18 +113,20 @@ def twin_recipe(plan: Plan, options: GeneratorAuditOptions, training: Training =
     """
     if isinstance(training, OwnRecipe):
         return training
+    n_trained, gan = int((plan.parts.part != "test").sum()), options.gan_settings
     return TwinRecipe(
         kind=options.kind,
         network=options.chosen_network if training is None else f"folder {training.identity}",
         latent=_OWN_LATENTS if training is not None and training.captions is not None else options.latent,
         noise_schedule=options.noise_schedule,
         steps=options.chosen_steps,
-        batch_size=options.images_a_step(int((plan.parts.part != "test").sum())),
+        batch_size=options.images_a_step(n_trained),
         lr=options.learning_rate,
         ema=options.ema,
         flip=options.flip,
-        levels=options.levels,
-        draws=options.draws,
+        levels=options.levels if gan is None else len(GAN_LOSSES),
+        draws=options.draws if gan is None else max(1, n_trained // 2),  # as many as a twin has training images
+        gan=gan,
     )
 
 
@@ -152,7 +148,11 @@ def make_jobs(
         books = store.folder.parent.parent
         encoder = open_latents(latent, store.shape, size=store.shape[0], books=books).identity
 
-    order = Pseudonyms.from_options(options).order(store.manifest.images)
+    order, beside = Pseudonyms.from_options(options).order(store.manifest.images), ()
+    if options.gan_settings is not None:
+        from memorisk.training.generators.kinds.gan_twins import BESIDE
+
+        beside = tuple(np.resize(plan.parts.rows("test"), BESIDE).tolist())
 
     def job(rows: np.ndarray, seed: int, slots: int | None) -> TwinJob:
         """Make the training job of a twin that sees these rows."""
@@ -172,6 +172,7 @@ def make_jobs(
             unet=training if isinstance(training, UNetFolder) else None,
             caption_column=options.caption_column if has_captions(training) else None,
             kept_order=order,
+            beside=beside,
         )
 
     return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]

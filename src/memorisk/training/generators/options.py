@@ -25,6 +25,8 @@ R1_EVERY, PATH_EVERY = 16, 8
 """Numbers of steps between two R1 and two path length penalties (Karras et al. 2020a, "lazy regularization")."""
 AUGMENT_TARGET = 0.6
 """Target of adaptive augmentation for r_t = E[sign(D(real))] (Karras et al. 2020b, section 3)."""
+GAN_LOSSES = ("critic", "nearest draw")
+"""Losses of an image under a GAN, in the place of those at noise levels."""
 _R1_GAMMA = 0.0002
 
 

@@ -503,10 +503,7 @@ def _limits(reading: ResultView) -> list[Block]:
 def _utility(utility: Utility | None) -> str:
     """Say how good the audited models are at their task."""
     if isinstance(utility, DenoisingUtility):
-        return (
-            f"Of the noise in images of the test part the audited models explain {percent(utility.explained)}; a "
-            "trivial prediction would explain none."
-        )
+        return f"On test images the audited models avoid {percent(utility.explained)} of a trivial prediction's loss."
     if isinstance(utility, FindingsUtility):
         return (
             "On the test part the audited models' loss of all findings of an image is "

@@ -60,6 +60,7 @@ class GanLoop(GeneratorLoop):
         n: Number of training rows.
         options: Settings of the training.
         precision: Arithmetic of everything but the penalties: fp32, bf16 or fp16.
+        slots: Number of places in a pass, where a twin has more images (`StepPlan`).
     """
 
     loss_names = ("generator's loss", "discriminator's loss")
@@ -71,13 +72,14 @@ class GanLoop(GeneratorLoop):
         n: int,
         options: GeneratorOptions,
         precision: str,
+        slots: int = 0,
     ) -> None:
         super().__init__()
         self.generator, self.discriminator = networks
         self.images, self.options, self.precision = images, options, precision
         self.spec, self.b = self.generator.spec, options.images_a_step
         self.device = next(self.generator.parameters()).device
-        self.plan = StepPlan(options.seed, n, self.b, drop=0.0, times=1)
+        self.plan = StepPlan(options.seed, n, self.b, drop=0.0, times=1, slots=slots)
         self.gamma = options.r1_gamma(self.spec.size**2, self.b)
         self.averaged = deepcopy(self.generator).requires_grad_(False).eval()
         """The generator with the averaged weights."""
@@ -252,15 +254,23 @@ class GanTraining(GeneratorTraining[GanLoop]):
         rows: Rows to train on, [n]; an image that repeats is seen so often.
         options: Settings of the training.
         validation: Rows of other images; a GAN has no held-out loss and does not use them.
+        slots: Number of places in a pass, where a twin has more images.
 
     Raises:
         InputError: Images, rows or settings do not fit each other.
     """
 
     def __init__(
-        self, store: ImageStore, rows: np.ndarray, options: GeneratorOptions, *, validation: np.ndarray | None = None
+        self,
+        store: ImageStore,
+        rows: np.ndarray,
+        options: GeneratorOptions,
+        *,
+        validation: np.ndarray | None = None,
+        slots: int = 0,
     ) -> None:
         super().__init__(store, rows, options, validation)
+        self.slots = slots
         height, width, channels = store.shape
         if height != width:
             raise InputError(f"images are stored at {height} x {width} pixels; a GAN takes squares: name a size, as 64")
@@ -283,7 +293,7 @@ class GanTraining(GeneratorTraining[GanLoop]):
         """Open the loop of the training at its start."""
         view = view_images(self.store, "pixels", flip=self.options.flip, device=self.device)
         images = view.shown(self.rows, self.device)
-        return GanLoop(self.networks, images, len(self.rows), self.options, self.precision)
+        return GanLoop(self.networks, images, len(self.rows), self.options, self.precision, self.slots)
 
     @property
     def described(self) -> dict[str, Any]:
