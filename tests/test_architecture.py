@@ -1,6 +1,7 @@
 """The map of docs/architecture.md holds: rooms, packages, modules and the words of the papers."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,11 @@ def test_every_room_and_package_is_named_and_there() -> None:
     for room, cell in rooms:
         packages = {p.parent.name for p in (SOURCES / room).glob("*/__init__.py")}
         assert packages <= set(re.findall(r"`(\w+)`", cell)), room
+
+
+def test_a_folder_holds_at_most_sixteen_modules() -> None:
+    folders = Counter(file.parent for file in SOURCES.rglob("*.py") if file.name != "__init__.py")
+    assert {folder.relative_to(SOURCES).as_posix(): n for folder, n in folders.items() if n > 16} == {}
 
 
 def test_every_module_that_the_map_names_is_there() -> None:

@@ -15,7 +15,7 @@ from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 
 import memorisk
-from memorisk.audits.comparison.compared import ComparedImages
+from memorisk.audits.compared_images import ComparedImages
 from memorisk.audits.release.export import release
 from memorisk.audits.release.released_images import read_released
 from memorisk.images.clean_set import CLEAN_MANIFEST, clean_names, manifest_bytes

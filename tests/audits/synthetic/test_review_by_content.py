@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.comparison.compared import ComparedImages
+from memorisk.audits.compared_images import ComparedImages
 from memorisk.audits.comparison.review import Review, pair_keys, read_review
 from memorisk.audits.comparison.review_files import COLUMNS, ELSEWHERE, undismissed_images, write_elsewhere
 from memorisk.audits.comparison.sets import Sets

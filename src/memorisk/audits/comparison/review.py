@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.comparison.compared import COMPARED, ComparedImages
+from memorisk.audits.compared_images import COMPARED, ComparedImages
 from memorisk.audits.comparison.review_files import (
     BETWEEN,
     CONFIRM,

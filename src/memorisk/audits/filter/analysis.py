@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memorisk.audits.comparison.compared import labels_note
+from memorisk.audits.compared_images import labels_note
 from memorisk.audits.comparison.features import display_names, notes_without_images
 from memorisk.audits.comparison.sets import images_by_part, n_unread
 from memorisk.audits.filter import result as results

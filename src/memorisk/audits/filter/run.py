@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from memorisk.audits.comparison.compared import training_labels
+from memorisk.audits.compared_images import training_labels
 from memorisk.audits.comparison.features import display_names, feature_identity
 from memorisk.audits.comparison.pictures import closest_pairs
 from memorisk.audits.comparison.sets import Source, source_name

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import ClassifierSummary
-from memorisk.audits.comparison.compared import ComparedImages
+from memorisk.audits.compared_images import ComparedImages
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.filter.result import AUDIT, KEPT
 from memorisk.audits.release.integrity import FinishedAudit

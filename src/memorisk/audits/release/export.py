@@ -14,7 +14,7 @@ import numpy as np
 
 from memorisk.audits.classifier.attack_numbers import TargetAudit
 from memorisk.audits.classifier.result import ClassifierSummary
-from memorisk.audits.comparison.compared import ComparedImages, training_labels
+from memorisk.audits.compared_images import ComparedImages, training_labels
 from memorisk.audits.comparison.review_files import undismissed_images
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.filter.result import AUDIT, KEPT

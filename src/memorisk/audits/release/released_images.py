@@ -9,7 +9,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from memorisk.audits.comparison.compared import ComparedImages
+from memorisk.audits.compared_images import ComparedImages
 from memorisk.images.clean_set import CLEAN_MANIFEST, clean_names, read_manifest_bytes
 from memorisk.images.pixel_form import PixelForm
 from memorisk.images.pixels import hash_pixels, one_channel

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.audits.comparison.compared import training_labels
+from memorisk.audits.compared_images import training_labels
 from memorisk.audits.comparison.features import feature_identity
 from memorisk.audits.comparison.sets import Source, source_name
 from memorisk.audits.filter.choice import refuse_unaffordable

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.compared_images import COMPARED, ComparedImages
 from memorisk.audits.comparison.colours import compared_planes
-from memorisk.audits.comparison.compared import COMPARED, ComparedImages
 from memorisk.audits.comparison.distances import CANDIDATES, find_pixel_copies, measure_distances
 from memorisk.audits.comparison.evidence import DetectorView, Pairing, SyntheticEvidence, logit_histogram, read_pairing
 from memorisk.audits.comparison.features import (
