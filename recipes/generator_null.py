@@ -1,6 +1,6 @@
 """Is anybody listed where a generator cannot have memorized? Real twins, and images that none of them saw.
 
-    python recipes/generator_null.py [--images digits] [--size 16] [--pairs 24] [--tables 200]
+    python recipes/generator_null.py [--images digits] [--size 16] [--pairs 24] [--tables 200] [--go-on] [--out PAGE]
 
 Pairs of twins are trained on halves of a pool of digits. The other digits, which no twin saw, are divided at random
 into scored and test part, and the coins of a design say which twin of each pair "saw" a scored image. So every list is
@@ -19,7 +19,7 @@ import numpy as np
 
 from memorisk.audits.classifier.analysis import analyse
 from memorisk.audits.classifier.evidence import Context, Evidence
-from memorisk.audits.classifier.planning.plan import Parts, make_plan
+from memorisk.audits.classifier.planning.plan import Parts, Plan, make_plan
 from memorisk.audits.classifier.result import DenoisingUtility
 from memorisk.audits.generator.evidence import generator_evidence, unseen_weights
 from memorisk.audits.generator.options import GeneratorAuditOptions
@@ -57,21 +57,26 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=200)
     parser.add_argument("--models", type=int, default=16)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--go-on", action="store_true", help="keep the rows of the page, and count the others")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     columns = {name: getattr(chosen, name) for name in ("label_column", "group_column", "sample", "size")}
     options = GeneratorAuditOptions(models=chosen.models, one_image_per_patient=True, **columns)
     store = build_store(load_manifest(chosen.images, options), options)
-    lines = []
+    kept = chosen.out.read_text(encoding="utf-8") if chosen.go_on and chosen.out and chosen.out.exists() else ""
+    rows = {name: line for line in kept.splitlines() if (name := line.split(" | ")[0].removeprefix("| ")) in WORLDS}
     for world, settings in WORLDS.items():
+        if world in rows:
+            continue
         with TemporaryDirectory() as folder, ProcessPoolExecutor(chosen.processes) as pool:
             losses, unseen = train_pairs(Path(folder), store, replace(options, **settings), chosen.pairs, pool)
             arguments = [(store, options, losses, unseen, seed) for seed in range(chosen.tables)]
             outcomes = np.array(list(pool.map(audited, arguments, chunksize=4)))
-        lines.append(row(world, outcomes, noise_shape(losses[..., unseen])))
-        print(lines[-1], flush=True)
-    if chosen.out:
-        chosen.out.write_text(page(lines, chosen.pairs, chosen.models), encoding="utf-8")
+        rows[world] = row(world, outcomes, noise_shape(losses[..., unseen]))
+        print(rows[world], flush=True)
+        if chosen.out:
+            lines = [rows[name] for name in WORLDS if name in rows]
+            chosen.out.write_text(page(lines, chosen.pairs, chosen.models), encoding="utf-8")
 
 
 def train_pairs(
@@ -94,10 +99,12 @@ def train_pairs(
     for name in ("weights", "checkpoints"):
         (folder / name).mkdir(mode=0o700)
     labels, groups = store.manifest.labels, store.manifest.groups
-    jobs = []
+    part = np.where(np.isin(np.arange(len(rows)), rows[:POOL]), "canary", "test")
+    plan = Plan("balanced", Parts(part, labels, groups, [], [], random=True), [], None, rows[:0], rows[:0])
+    recipe, jobs = twin_recipe(plan, options), []
     for seed in range(n_pairs):
         design = twin_design(labels, groups, rows[:POOL], rows[:0], seed=seed)
-        shared = {"out": folder, "store": store, "slots": design.slots, "recipe": twin_recipe(options), "seed": seed}
+        shared = {"out": folder, "store": store, "slots": design.slots, "recipe": recipe, "seed": seed}
         jobs += [TwinJob(rows=own, keep_weights=False, **shared) for own in (design.rows_a, design.rows_b)]
     list(pool.map(run_twin, jobs))
     losses = np.stack([read_array(job.losses_file) for job in jobs])
