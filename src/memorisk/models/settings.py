@@ -118,7 +118,7 @@ class SamplingOptions:
         """
         return self.sampling() if kind == "dit" else SamplingOptions(batch=self.batch)
 
-    def told(self, kind: str) -> dict[str, Any]:
+    def settings_of(self, kind: str) -> dict[str, Any]:
         """Return the settings by name, without those that a kind of generator does not use.
 
         Args:

@@ -69,7 +69,7 @@ def test_near_pairs_are_those_of_the_definition(block):
     wanted = [(i, j) for i in range(40) for j in range(i + 1, 40) if similarity[i, j] >= 0.8]
     found = near_pairs(details(thumbnails), threshold=0.8, block=block)
     assert sorted(zip(found.first.tolist(), found.second.tolist(), strict=True)) == wanted
-    assert len(wanted) == found.found == 13
+    assert len(wanted) == found.n_pairs == 13
     np.testing.assert_allclose(found.similarity, similarity[found.first, found.second], atol=1e-5)
     assert (np.diff(found.similarity) <= 0).all()
 
@@ -84,7 +84,7 @@ def test_the_closest_pairs_of_different_groups_are_those_of_the_definition(block
     wanted = sorted((similarity[pair] for pair in pairs), reverse=True)[:count]
     found = closest_between_groups(details(thumbnails), groups, count, block=block)
     np.testing.assert_allclose(found.similarity, wanted, atol=1e-5)
-    assert found.found == len(found.first) == min(count, len(pairs))
+    assert found.n_pairs == len(found.first) == min(count, len(pairs))
     assert (groups[found.first] != groups[found.second]).all()
     assert (found.first < found.second).all()
 
@@ -95,18 +95,18 @@ def test_turned_copies():
     laid += [np.flipud(turn) for turn in laid]
     everything = np.concatenate([thumbnails[:3], np.stack(laid)])[2:]
     plain = near_pairs(details(everything), threshold=0.99)
-    assert plain.found == 0
+    assert plain.n_pairs == 0
     turned = near_pairs(
         details(everything), threshold=0.99, laid=[details(other) for other in positions(everything)], block=5
     )
-    assert turned.found == 8 * 7 // 2
+    assert turned.n_pairs == 8 * 7 // 2
     assert 0 not in turned.first
 
 
 def test_the_list_is_cut_to_the_most_similar():
     vectors = details(noisy_copies(60))
     whole, cut = near_pairs(vectors, threshold=0.5), near_pairs(vectors, threshold=0.5, limit=5, block=8)
-    assert whole.found == cut.found == 20
+    assert whole.n_pairs == cut.n_pairs == 20
     np.testing.assert_allclose(cut.similarity, whole.similarity[:5], rtol=1e-6)
     np.testing.assert_array_equal(cut.first, whole.first[:5])
 
@@ -114,8 +114,8 @@ def test_the_list_is_cut_to_the_most_similar():
 def test_constant_images_are_near_to_none():
     flat = np.stack([np.full((32, 32), value, dtype=np.uint8) for value in (0, 0, 128, 255)])
     assert not details(flat).any()
-    assert near_pairs(details(flat), threshold=0.01).found == 0
-    assert closest_between_groups(details(flat), np.arange(4), 9).found == 0
+    assert near_pairs(details(flat), threshold=0.01).n_pairs == 0
+    assert closest_between_groups(details(flat), np.arange(4), 9).n_pairs == 0
     assert not thumbnail(np.full((50, 40, 3), 7, dtype=np.uint8)).any()
 
 

@@ -51,7 +51,7 @@ def test_copies_under_other_ids_are_found_and_confirmed(kind):
     found = near_copies(small, rule, images.__getitem__)
     assert sorted(found.pairs) == [(i, N + i) for i in range(3)]
     assert (np.diff(found.similarity) <= 0).all()
-    assert found.found >= 3
+    assert found.n_pairs >= 3
     assert rule.chance.apart <= 3
 
 
@@ -76,7 +76,7 @@ def test_two_sets_by_the_definition_whatever_the_blocks():
     assert near_copies_between(small, other, upright, real.__getitem__, made.__getitem__)[1].pairs == [(9, 8)]
     none, pairs = near_copies_between(small, other[:0], rule, real.__getitem__, made.__getitem__)
     assert none.row.tolist() == [-1] * N
-    assert pairs.found == 0
+    assert pairs.n_pairs == 0
     flat = np.full((1, 32, 32), 9, np.uint8)
     assert near_copies_between(flat, small, rule, real.__getitem__, real.__getitem__)[0].similarity.tolist() == [0.0]
 
@@ -120,7 +120,7 @@ def test_few_people_have_identical_images_alone():
     images.append(paler(images[0]))
     small = small_of(images)
     rule = copy_rule(small, np.arange(21), images.__getitem__, ids_given=False)
-    assert near_copies(small, rule, images.__getitem__).found == 0
+    assert near_copies(small, rule, images.__getitem__).n_pairs == 0
     best, pairs = near_copies_between(small, small, rule, images.__getitem__, images.__getitem__)
     assert pairs.pairs == []
     assert best.row.tolist() == list(range(21))

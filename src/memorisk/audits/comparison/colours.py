@@ -108,7 +108,7 @@ def look_at_colours(sets: Sets, known: frozenset[tuple[int, int]], progress: Pro
     for image, real, similarity in pairs:  # the most similar planes of a pair come first
         if (image, real) not in known:
             alike.setdefault((image, real), similarity)
-    return Colours(n_unlike_real, alike, near.found > len(near.first))
+    return Colours(n_unlike_real, alike, near.n_pairs > len(near.first))
 
 
 def _coloured(store: ImageStore) -> np.ndarray:

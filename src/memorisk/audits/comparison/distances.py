@@ -448,7 +448,7 @@ def find_pixel_copies(
     near_held = NO_PAIRS
     if sets.held is not None:
         near_held = near_copies_between(miniatures[1], miniatures[2], rule, read, sets.held.images.__getitem__)[1]
-    left_over = sum(near.found - len(near.first) for near in (near_train, near_held))
+    left_over = sum(near.n_pairs - len(near.first) for near in (near_train, near_held))
     same = same_pixels(sets.synthetic, sets.train)
     of_training, copied = same.row, sets.train.pixel_hashes[same.row]  # the last one's hash where there is none
     same_held = None if sets.held is None else same_pixels(sets.synthetic, sets.held)

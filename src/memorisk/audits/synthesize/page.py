@@ -246,7 +246,7 @@ def _setup(s: LoopSummary, redact: bool) -> list[Block]:
     definitions = set_rows(compared, n.filter.terms, s.shape, s.setup.settings.resize, redact=redact)
     generator, settings = s.generator, s.setup.settings
     conditioned = generator.conditioning or generator.conditioned_on
-    sampling = s.sampling.told(generator.kind)
+    sampling = s.sampling.settings_of(generator.kind)
     definitions += [
         ("Generator", Name(f"{'' if redact else generator.name + ', '}{generator.kind}, conditioned on {conditioned}")),
         ("Its fingerprint", Name(n.generator_source)),

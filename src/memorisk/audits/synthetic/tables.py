@@ -31,7 +31,7 @@ class SyntheticTables:
 
     def __init__(self, evidence: SyntheticEvidence, found: Findings, names: Pseudonyms) -> None:
         sets = evidence.sets
-        self.views, self.c, self.plant, self.found, self.key = (
+        self.views, self.c, self.plant, self.findings, self.key = (
             evidence.views,
             evidence.copies,
             evidence.plants,
@@ -59,8 +59,8 @@ class SyntheticTables:
             {
                 "image": self.image,
                 "label": self.labels,
-                "exposes": self.found.exposing,
-                "singled_out": self.found.singled,
+                "exposes": self.findings.exposing,
+                "singled_out": self.findings.singled,
                 "identical": (self.c.identical >= 0) & ~self.c.in_both,
                 **{name: first[name].to_numpy() for name in first},
                 "similar_image": self.train_image[self.c.of_set.row],
@@ -103,7 +103,7 @@ class SyntheticTables:
 
     def per_group(self) -> pd.DataFrame:
         """Return one row per training patient, by the detector that comes nearest to listing them."""
-        findings = self.found
+        findings = self.findings
         unit, n_images = np.unique(findings.patients, return_counts=True)
         pixel = np.unique(findings.patients[self.c.identical[(self.c.identical >= 0) & ~self.c.in_both]])
         by = [self._patient_rows(view, one) for view, one in zip(self.views, findings.by, strict=True)]
@@ -127,9 +127,9 @@ class SyntheticTables:
         return self.key.ordered(table, "group")
 
     def _patient_rows(self, view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
-        d, patients, queries = view.distances, self.found.patients, found.asked
+        d, patients, queries = view.distances, self.findings.patients, found.asked
         distance = group_values(d.standing, patients)
-        index = np.searchsorted(self.found.unit, patients)
+        index = np.searchsorted(self.findings.unit, patients)
         nearest_row = np.full(len(distance), -1)
         for row in np.argsort(-d.standing, kind="stable"):  # the nearest image of each patient comes last
             nearest_row[index[row]] = row
@@ -155,18 +155,18 @@ class SyntheticTables:
                 "label": labels,
                 "n_training": [int((self.train_labels == label).sum()) for label in labels],
                 "n_synthetic": [int((self.labels == label).sum()) for label in labels],
-                "n_exposing": [int(self.found.exposing[self.labels == label].sum()) for label in labels],
+                "n_exposing": [int(self.findings.exposing[self.labels == label].sum()) for label in labels],
             }
         )
 
     def held_out(self) -> pd.DataFrame:
         """Return one row per detector and held-out patient: the basis of the p-values."""
-        unit, counts = np.unique(self.found.held_patients, return_counts=True)
+        unit, counts = np.unique(self.findings.held_patients, return_counts=True)
         names = self.key.names(unit)
 
         def rows(view: DetectorView, _: DetectorFindings) -> dict[str, np.ndarray]:
             """Return the rows of one detector."""
-            distance = group_values(view.distances.held, self.found.held_patients)
+            distance = group_values(view.distances.held, self.findings.held_patients)
             return {"group": names, "n_images": counts, "distance": distance}
 
         return self._by_detector(rows, "group")
@@ -219,8 +219,8 @@ class SyntheticTables:
                 "other_distance": view.distances.plant_other,
                 "identical": self.c.plants,
                 "found": nothing if found.singled is None else found.singled.plants(),
-                "second_look": self.found.plants_confirmed,
-                "found_by_any": self.found.noticed,
+                "second_look": self.findings.plants_confirmed,
+                "found_by_any": self.findings.noticed,
             }
 
         return self._by_detector(rows, "kind", "group")
@@ -231,7 +231,7 @@ class SyntheticTables:
         Args:
             required: Kinds that a pass is about; they come first.
         """
-        findings, power = self.found, self.found.power
+        findings, power = self.findings, self.findings.power
         others = [kind for kind in ALL_KINDS if kind not in required]
         shares = findings.also if power is None else {**power.kinds, **findings.also}
         table = _kinds(self.plant, shares, [*required, *others])
@@ -268,14 +268,14 @@ class SyntheticTables:
         """
         parts = [
             _kinds(self.plant, {} if one.power is None else one.power.kinds, required).assign(detector=view.name)
-            for view, one in zip(self.views, self.found.by, strict=True)
+            for view, one in zip(self.views, self.findings.by, strict=True)
         ]
         return pd.concat(parts, ignore_index=True)
 
     def singled_out(self) -> pd.DataFrame:
         """Return one row per detector and pair that it singles out, the one that chance explains least first."""
         parts = []
-        for view, one in zip(self.views, self.found.by, strict=True):
+        for view, one in zip(self.views, self.findings.by, strict=True):
             pairs = singled_pairs(view, one)
             synthetic, real = pairs["synthetic"].to_numpy(), pairs["train"].to_numpy()
             table = pd.DataFrame(
@@ -293,7 +293,7 @@ class SyntheticTables:
     def exposures(self) -> pd.DataFrame:
         """Return one row per training image of a listed patient, with the nearest synthetic image, by detector."""
         parts = []
-        for view, one in zip(self.views, self.found.by, strict=True):
+        for view, one in zip(self.views, self.findings.by, strict=True):
             assert one.exposed is not None
             parts.append(
                 pd.DataFrame(
@@ -405,7 +405,7 @@ class SyntheticTables:
     ) -> pd.DataFrame:
         """Stack the rows of every detector."""
         parts = []
-        for view, one in zip(self.views, self.found.by, strict=True):
+        for view, one in zip(self.views, self.findings.by, strict=True):
             table = pd.DataFrame(rows(view, one))
             table.insert(0, "detector", np.array([view.name] * len(table), dtype=object))
             parts.append(self.key.ordered(table, *order) if order else table)

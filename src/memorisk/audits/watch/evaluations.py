@@ -82,7 +82,7 @@ class EvaluationLog:
         of_a_look = np.isin(listed["step"].to_numpy(), [look.step for look in self.looks])
         self.listed = listed.iloc[np.flatnonzero(of_a_look)].reset_index(drop=True)
 
-    def found(self, step: int, weights: str) -> Evaluation | None:
+    def look_at(self, step: int, weights: str) -> Evaluation | None:
         """Return the look at these weights after so many steps; None without such a look."""
         return next((look for look in self.looks if (look.step, look.weights) == (step, weights)), None)
 

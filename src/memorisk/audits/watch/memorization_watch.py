@@ -284,7 +284,7 @@ class MemorizationWatch:
             UserCodeError: ``network`` is something else.
         """
         state = state_fingerprint(weights) if isinstance(weights, nn.Module) else weights
-        if (earlier := self.book.found(step, state)) is not None:
+        if (earlier := self.book.look_at(step, state)) is not None:
             return earlier
         drawn = self._drawn(sample)
         if self.folder is not None:
@@ -297,7 +297,7 @@ class MemorizationWatch:
             return look
         with folder_lock(self.folder, wait=True):
             self.book.read()  # another process may have looked meanwhile
-            if (earlier := self.book.found(step, state)) is not None:
+            if (earlier := self.book.look_at(step, state)) is not None:
                 return earlier
             self.book.add(look, listed)
         return look

@@ -338,7 +338,7 @@ def _sampling(result: WatchResult) -> list[tuple[Text, Text]]:
     """Say how images were drawn, as far as the generator has such settings; a user's own sample has none."""
     if result.generator is None:
         return []
-    settings = result.options.sampling().told(result.generator)
+    settings = result.options.sampling().settings_of(result.generator)
     return [("Sampling", ", ".join(f"{name} {value}" for name, value in settings.items()))]
 
 

@@ -33,13 +33,13 @@ class NearPairs:
         first: Row of one image of each pair, [P]; smaller than ``second``.
         second: Row of the other image of each pair, [P].
         similarity: Correlation of the details of each pair, [P], falling.
-        found: Number of pairs that reached the threshold; more than P if the list was cut.
+        n_pairs: Number of pairs that reached the threshold; more than P if the list was cut.
     """
 
     first: np.ndarray
     second: np.ndarray
     similarity: np.ndarray
-    found: int
+    n_pairs: int
 
 
 def equal_sets(hashes: Sequence[str] | np.ndarray) -> list[np.ndarray]:
@@ -118,7 +118,7 @@ def near_pairs(
         n_pairs += len(rows)
         new = (rows + i, columns + j, np.minimum(similarity[rows, columns], 1.0))
         best = _best([np.concatenate(both) for both in zip(best, new, strict=True)], limit)
-    return NearPairs(*_best(best, limit, ordered=True), found=n_pairs)
+    return NearPairs(*_best(best, limit, ordered=True), n_pairs=n_pairs)
 
 
 def closest_between_groups(
@@ -157,7 +157,7 @@ def closest_between_groups(
             closest = [values[top] for values in closest]
             least = float(closest[2].min())
     pairs = _best(closest, count, ordered=True)
-    return NearPairs(*pairs, found=len(pairs[0]))
+    return NearPairs(*pairs, n_pairs=len(pairs[0]))
 
 
 def _blocks(

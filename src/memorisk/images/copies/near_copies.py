@@ -137,7 +137,7 @@ class NearCopies:
     """Whether the fine details confirm the pair, [P]."""
     laid: np.ndarray
     """Whether the images are more similar mirrored, or in another position of the rule, than as they are, [P]."""
-    found: int
+    n_pairs: int
     """Number of pairs of thumbnails; larger than P where the list was cut at `MAX_PAIRS`."""
 
     def only(self, mask: np.ndarray) -> "NearCopies":
@@ -147,7 +147,7 @@ class NearCopies:
             mask: Mask of the pairs to keep, [P] bool.
         """
         columns = ("first", "second", "similarity", "fine", "confirmed", "laid")
-        return NearCopies(**{name: getattr(self, name)[mask] for name in columns}, found=int(mask.sum()))
+        return NearCopies(**{name: getattr(self, name)[mask] for name in columns}, n_pairs=int(mask.sum()))
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -298,7 +298,7 @@ def near_copies(
     pairs = near_pairs(vectors, threshold=rule.chance.similarity, laid=laid, limit=MAX_PAIRS, progress=progress)
     plain = np.einsum("pk,pk->p", vectors[pairs.first], vectors[pairs.second])
     other = pairs.similarity > np.minimum(plain, 1.0) + _ROUNDING
-    return _confirmed(pairs.first, pairs.second, pairs.similarity, other, pairs.found, rule, read, read)
+    return _confirmed(pairs.first, pairs.second, pairs.similarity, other, pairs.n_pairs, rule, read, read)
 
 
 def near_copies_between(

@@ -215,7 +215,7 @@ def check_images(
         few_levels=_few_levels(described, scan),
         duplicates=_duplicates(described, hashes, contents),
         near=_near(described, candidates, pairs),
-        near_found=pairs.found,
+        near_found=pairs.n_pairs,
         crossing_groups=_crossing_groups(manifest),
         classes=_classes(manifest, fractions),
         groups=_groups(manifest),

@@ -105,9 +105,9 @@ class FeatureWork:
     threads: int = 1
     """Number of threads of a job."""
 
-    def takes(self, asked: object, n: int, batch: int) -> bool:
+    def takes(self, source: object, n: int, batch: int) -> bool:
         """Return whether so many images are worth sending to the workers."""
-        return isinstance(asked, FeatureSource) and asked.kind in NETWORKS and n > _MAX_LOCAL_BATCHES * batch
+        return isinstance(source, FeatureSource) and source.kind in NETWORKS and n > _MAX_LOCAL_BATCHES * batch
 
     def blocks(
         self, like: FeatureJob, images: Images, rows: np.ndarray, progress: CountProgress | None = None

@@ -188,7 +188,7 @@ def load_features(
 
 
 def _encoder(
-    asked: FeatureSource | PixelPca,
+    source: FeatureSource | PixelPca,
     store: ImageStore,
     reference: Reference | None,
     root: Path | None,
@@ -196,20 +196,20 @@ def _encoder(
     normalise: str | None,
     seed: int,
 ) -> Encoder:
-    if isinstance(asked, PixelPca):
-        return pca_encoder(asked, store.shape)
-    fitted = _fit_or_load_pca(asked, store, reference, root) if asked.kind == "pca" else None
+    if isinstance(source, PixelPca):
+        return pca_encoder(source, store.shape)
+    fitted = _fit_or_load_pca(source, store, reference, root) if source.kind == "pca" else None
     books = None if root is None else root.parent
-    shape = (*store.shape[:2], 1) if by_slices(asked, store.shape) else store.shape
-    return open_encoder(asked, shape, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
+    shape = (*store.shape[:2], 1) if by_slices(source, store.shape) else store.shape
+    return open_encoder(source, shape, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
 
 
 def _fit_or_load_pca(
-    asked: FeatureSource, store: ImageStore, reference: Reference | None, root: Path | None
+    source: FeatureSource, store: ImageStore, reference: Reference | None, root: Path | None
 ) -> PixelPca | None:
     """Return the fit that a source needs: from its file, as given, kept from before, or made now."""
-    if asked.weights is not None:
-        return PixelPca.load(asked.weights)
+    if source.weights is not None:
+        return PixelPca.load(source.weights)
     if reference is None or isinstance(reference, PixelPca):
         return reference
     if isinstance(reference, ImageStore):
@@ -219,10 +219,10 @@ def _fit_or_load_pca(
         if rows.dtype == bool and len(rows) != len(store.images):
             raise InputError(f"a mask of {len(rows):,} reference images was given for {len(store.images):,} images")
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
-    fit = partial(fit_pixel_pca, base.images, int(asked.components or 0), rows=rows, side=asked.side)
+    fit = partial(fit_pixel_pca, base.images, int(source.components or 0), rows=rows, side=source.side)
     if root is None:
         return fit()
-    content = {"format": _FORMAT, "components": asked.components, "side": asked.side, "stored": base.shape}
+    content = {"format": _FORMAT, "components": source.components, "side": source.side, "stored": base.shape}
     file = root / f"pca-{fingerprint(content, base.pixel_hashes[rows].tolist(), length=32)}.npz"
     try:
         return PixelPca.load(file)
@@ -234,7 +234,7 @@ def _fit_or_load_pca(
 
 
 def _plan(
-    asked: FeatureSource | PixelPca,
+    source: FeatureSource | PixelPca,
     encoder: Encoder,
     store: ImageStore,
     root: Path,
@@ -250,12 +250,12 @@ def _plan(
         """Yield features of these rows, a batch at a time."""
         module, _ = encoder.load()
         how = {"device": device, "precision": precision, "dtype": encoder.dtype, "batch": batch, "name": encoder.name}
-        if not by_slices(asked, store.shape):
+        if not by_slices(source, store.shape):
             return feature_batches(module, store.images, rows, encoder.preprocessing, **how)
-        assert isinstance(asked, FeatureSource)
+        assert isinstance(source, FeatureSource)
         slices = (MiddleSlices.PER_VOLUME * rows[:, None] + np.arange(MiddleSlices.PER_VOLUME)).ravel()
         batches = feature_batches(module, MiddleSlices(store.images), slices, encoder.preprocessing, **how)
-        return _of_volumes(batches, windows_per_image(asked))
+        return _of_volumes(batches, windows_per_image(source))
 
     def meta() -> dict[str, Any]:
         """Describe the encoder and its weights."""
@@ -287,12 +287,12 @@ def _compute_by_workers(
 
 
 def _features(
-    asked: FeatureSource | PixelPca, encoder: Encoder, store: ImageStore, how: str, found: CachedFeatures
+    source: FeatureSource | PixelPca, encoder: Encoder, store: ImageStore, how: str, cached: CachedFeatures
 ) -> Features:
-    ids, d = store.manifest.images, int(found.values.shape[1])
-    loading = [f"Weights of {encoder.name}: {one_line(note, 300)}." for note in found.meta["loading"]]
+    ids, d = store.manifest.images, int(cached.values.shape[1])
+    loading = [f"Weights of {encoder.name}: {one_line(note, 300)}." for note in cached.meta["loading"]]
     described = FeatureDescription(
-        source=asked.shown if isinstance(asked, FeatureSource) else encoder.name,
+        source=source.shown if isinstance(source, FeatureSource) else encoder.name,
         encoder=encoder.name,
         weights=encoder.weights,
         weights_fingerprint=encoder.weights_fingerprint,
@@ -301,10 +301,10 @@ def _features(
         precision="fp64" if encoder.dtype == torch.float64 else how,
         dimension=d,
         n=len(ids),
-        n_distinct=found.n_distinct,
-        notes=(*encoder.notes, *loading, *found.checks.sentences(ids, d)),
+        n_distinct=cached.n_distinct,
+        notes=(*encoder.notes, *loading, *cached.checks.sentences(ids, d)),
     )
-    return Features(found.values, ids, store.manifest.groups, described, found.checks, found.computed)
+    return Features(cached.values, ids, store.manifest.groups, described, cached.checks, cached.computed)
 
 
 def _preprocessing_notes(encoder: Encoder, stored: StoredShape) -> str:
@@ -326,21 +326,21 @@ def _preprocessing_notes(encoder: Encoder, stored: StoredShape) -> str:
     return ", ".join([*steps, f"mean {mean} and deviation {std} of [0, 1]"])
 
 
-def _read_saved(asked: FeatureSource, manifest: Manifest) -> Features:
+def _read_saved(source: FeatureSource, manifest: Manifest) -> Features:
     """Read features that the user brings."""
-    saved = read_saved(asked.name, manifest.images)
+    saved = read_saved(source.name, manifest.images)
     with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite
         values = saved.values if saved.values.dtype == np.float32 else saved.values.astype(np.float32)
     values.flags.writeable = False
-    checks = check_values(values, asked.shown)
-    notes = [] if saved.by_id else [f"{asked.shown} has no ids: its rows are taken in the order of the images."]
+    checks = check_values(values, source.shown)
+    notes = [] if saved.by_id else [f"{source.shown} has no ids: its rows are taken in the order of the images."]
     if saved.left_over:
-        notes.append(f"{saved.left_over:,} rows of {asked.shown} belong to none of the images and are left out.")
+        notes.append(f"{saved.left_over:,} rows of {source.shown} belong to none of the images and are left out.")
     described = FeatureDescription(
-        source=asked.shown,
-        encoder=asked.shown,
+        source=source.shown,
+        encoder=source.shown,
         weights="",
-        weights_fingerprint=file_fingerprint(asked.name),
+        weights_fingerprint=file_fingerprint(source.name),
         state="saved",
         preprocessing="computed elsewhere",
         precision=str(saved.values.dtype),

@@ -74,7 +74,7 @@ class SearchJob:
     """File of a `FittedMeasure`; None where a head compares."""
     weight: SharedArray | None
     bias: float
-    asked: PairQuery
+    query: PairQuery
     device: str
     threads: int
 
@@ -167,8 +167,8 @@ class DistributedSearch:
     ) -> Survey:
         """Survey as `scores.pairs.search.survey` does."""
         if not self._leaves(u, v):
-            asked_here = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
-            return LOCAL_SEARCH.survey(u, v, head, device=device, **asked_here)
+            settings = {"threshold": threshold, "limit": limit, "k": k, "edges": edges, "exclude_same": exclude_same}
+            return LOCAL_SEARCH.survey(u, v, head, device=device, **settings)
         first, second = Rows(u, "first vectors (u)"), None if v is None else Rows(v, "second vectors (v)")
         for rows in (first, second):
             if rows is not None:
@@ -202,14 +202,14 @@ class DistributedSearch:
             job = replace(job, measure=_share_measure(self.folder, measure))
         return self._answers(job, query_rows.n)
 
-    def _job(self, left: Any, right: Any, codes: Sequence[np.ndarray], asked: PairQuery, device: str) -> SearchJob:
+    def _job(self, left: Any, right: Any, codes: Sequence[np.ndarray], query: PairQuery, device: str) -> SearchJob:
         """Build one job of all the work, its tables in a folder that workers see."""
         shared = [None if x is None else share_array(self.folder, x, self.place.folders) for x in (left, right, *codes)]
         mine, theirs, *groups = shared
         assert mine is not None
         numbers = tuple(one for one in groups if one is not None)
         return SearchJob(
-            str(self.folder), "", 0, len(left), mine, theirs, numbers, None, None, 0.0, asked, device, self.threads
+            str(self.folder), "", 0, len(left), mine, theirs, numbers, None, None, 0.0, query, device, self.threads
         )
 
     def _answers(self, whole: SearchJob, n: int) -> list[Arrays]:
@@ -221,7 +221,7 @@ class DistributedSearch:
         marks = [
             one.fingerprint for one in (whole.left, whole.right, *whole.groups, whole.measure, whole.weight) if one
         ]
-        key = fingerprint(marks, whole.asked.mark(), np.array(whole.bias), whole.right is None, result_versions())
+        key = fingerprint(marks, whole.query.mark(), np.array(whole.bias), whole.right is None, result_versions())
         rows = self.rows or _rows_of(n, whole)
         jobs = [
             replace(whole, key=key, first=first, last=min(first + rows, n)) for first in range(0, n, rows)
@@ -258,17 +258,17 @@ def _search_by_measure(job: SearchJob) -> Arrays:
     queries, references, groups = job.left.open()[rows], job.right.open(), tuple(one.open() for one in job.groups)
     how: dict[str, Any] = {"device": job.device, "threads": job.threads}
     how["exclude_same"] = (groups[0][rows], groups[1]) if groups else None
-    if job.asked.kind == "histogram":
-        assert job.asked.edges is not None
-        return {"counts": distances.histogram(queries, references, measure, job.asked.edges, **how)}
-    neighbours = distances.nearest(queries, references, measure, job.asked.k or 1, **how)
+    if job.query.kind == "histogram":
+        assert job.query.edges is not None
+        return {"counts": distances.histogram(queries, references, measure, job.query.edges, **how)}
+    neighbours = distances.nearest(queries, references, measure, job.query.k or 1, **how)
     return {"indices": neighbours.indices, "distances": neighbours.distances, "clipped": np.array(neighbours.clipped)}
 
 
 def _search_by_head(job: SearchJob) -> Arrays:
     """Survey a block of rows."""
     assert job.weight is not None
-    query, groups = job.asked, tuple(one.open() for one in job.groups)
+    query, groups = job.query, tuple(one.open() for one in job.groups)
     first, second = job.left.open(), None if job.right is None else job.right.open()
     surveyed = pairs.survey(
         first, second, job.weight.open(), job.bias, threshold=query.threshold, limit=query.limit, k=query.k,

@@ -114,7 +114,7 @@ def generate(
     source, device, plan, wanted = _opened(generator, folder, options)
     identity = _identity(source, options, plan, device)
     named = str(generator) if isinstance(generator, str | Path) else source.config.name
-    config = {"generator": named, "out": str(folder), **options.told(source.config.kind), "run": identity}
+    config = {"generator": named, "out": str(folder), **options.settings_of(source.config.kind), "run": identity}
     check_out_folder(folder, config, identity=["run"])
     check_drawing(source, plan, options, device)
     with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
@@ -271,7 +271,7 @@ def _number(generator: Generator, options: GenerateOptions, attempts: dict[int, 
 
 def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame, device: str) -> dict[str, Any]:
     """Return the values that a continued folder must share: all that decide a pixel, and which images they are."""
-    settings = options.told(generator.config.kind)
+    settings = options.settings_of(generator.config.kind)
     of_the_set = {key: value for key, value in settings.items() if key not in _NOT_OF_THE_SET}
     where = {"threads": options.threads} if device == "cpu" else {"batch": options.batch}
     return {
