@@ -66,8 +66,13 @@ def write_manifests(run: RunFolder, stores: Mapping[str, ImageStore | None], nam
 class NamedImages(Protocol):
     """Images of one part of a run, by the ids that its report shows."""
 
-    def pixels_of(self, name: str) -> np.ndarray:
-        """Return the pixels [h, w, c] uint8 or uint16 of an id, as the audit compared them; of a volume a slice."""
+    def pixels_of(self, name: str, *, whole: bool = False) -> np.ndarray:
+        """Return the pixels [h, w, c] uint8 or uint16 of an id, as the audit compared them.
+
+        Args:
+            name: Id of the image.
+            whole: Whether to return all voxels [H, W, D] of a volume; else its middle slice.
+        """
         ...
 
 
@@ -87,9 +92,10 @@ class StoredImages:
         self.store = store
         self._row = {str(name): row for row, name in enumerate(names.names(store.manifest.images))}
 
-    def pixels_of(self, name: str) -> np.ndarray:
+    def pixels_of(self, name: str, *, whole: bool = False) -> np.ndarray:
         """Return the pixels of an id, as `NamedImages.pixels_of`."""
-        return middle_slice(np.array(self.store.images[self._row[name]]))
+        pixels = np.array(self.store.images[self._row[name]])
+        return pixels if whole else middle_slice(pixels)
 
 
 def parts_of(stores: Mapping[str, ImageStore], names: Pseudonyms) -> Parts:
@@ -138,8 +144,12 @@ class PartImages:
         frame = self.table.text("frame", row)
         return Source(self.file(row), self.table.text("member", row) or None, int(float(frame)) if frame else None)
 
-    def pixels(self, row: int) -> np.ndarray:
-        """Read the pixels [h, w, c] uint8 or uint16, as the audit compared them; of a volume the middle slice.
+    def pixels(self, row: int, *, whole: bool = False) -> np.ndarray:
+        """Read the pixels [h, w, c] uint8 or uint16, as the audit compared them.
+
+        Args:
+            row: Row of the image.
+            whole: Whether to return all voxels [H, W, D] of a volume; else its middle slice.
 
         Raises:
             InputError: The image cannot be read, is no longer there, or is another one than the run compared.
@@ -151,9 +161,9 @@ class PartImages:
         recorded = self.table.text(PIXEL_HASH, row)
         if recorded and self.names.names([hash_pixels(pixels)])[0] != recorded:
             raise InputError("the image has changed since the run read it")
-        return middle_slice(pixels)
+        return pixels if whole else middle_slice(pixels)
 
-    def pixels_of(self, name: str) -> np.ndarray:
+    def pixels_of(self, name: str, *, whole: bool = False) -> np.ndarray:
         """Return the pixels of an id, as `NamedImages.pixels_of`.
 
         Raises:
@@ -163,7 +173,7 @@ class PartImages:
         if row is None:
             raise InputError(f"image {one_line(name)} is no longer among them")
         try:
-            return self.pixels(row)
+            return self.pixels(row, whole=whole)
         except InputError as error:
             raise InputError(f"{one_line(self.file(row))}: {error}") from None
 

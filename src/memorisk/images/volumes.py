@@ -6,7 +6,7 @@ axis is depth, where other images have one or three channels; it has at least `L
 right to left, as in an axial slice that radiologists look at, and depth from the feet to the head (`from_standard`).
 
 What compares pixels compares all voxels. What needs an image of two dimensions looks at the middle axial slice
-(`middle_slice`): pictures, thumbnails of near copies and the second look. Networks embed three middle slices, one
+(`middle_slice`): pictures and thumbnails of near copies. Networks embed three middle slices, one
 across each axis (`middle_slices`).
 
 A manifest names a volume in the column ``member``: ``volume`` for a file, followed by the names of its other files

@@ -12,7 +12,7 @@ from memorisk.audits.comparison.review_files import CONFIRM, DISMISS
 from memorisk.audits.run_images import SOURCES
 from memorisk.audits.synthetic.foreseen import OPEN, Counted, Foreseen, Foresight, JudgedPair
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.result import MATRIX
+from memorisk.audits.synthetic.result import matrices
 from memorisk.images.copies.near_copies import ORIENTATIONS
 from memorisk.images.pixels import same_channels
 from memorisk.report.blocks import Block, Callout, Heading, Paragraph, Steps
@@ -99,9 +99,8 @@ class PairRun:
         if not path.is_file():
             return {}
         table = from_storable(read_table(path))
-        matrices = table.loc[:, list(MATRIX)].to_numpy(dtype=np.float64).reshape(-1, 2, 3)
         pairs = zip(column_texts(table, "image"), column_texts(table, "training_image"), strict=True)
-        return dict(zip(pairs, zip(matrices, column_texts(table, "alignment"), strict=True), strict=True))
+        return dict(zip(pairs, zip(matrices(table), column_texts(table, "alignment"), strict=True), strict=True))
 
     @cached_property
     def orientations(self) -> dict[tuple[str, str], str]:
@@ -196,9 +195,11 @@ class PairRun:
         )
         pair = generated_name, real_name
         if pair in self.laid:
-            from memorisk.images.copies.alignment import lay  # OpenCV, which most pages do without
+            from memorisk.images.copies.alignment import laid_slice  # OpenCV, which most pages do without
 
-            return generated, lay(real, self.laid[pair][0], generated.shape[:2])
+            matrix = self.laid[pair][0]
+            source = real if len(matrix) == 2 else self._pixels("training", real_name, whole=True)
+            return generated, laid_slice(source, matrix, generated.shape)
         return generated, unturned(real, self.orientations.get(pair, ORIENTATIONS[0]))
 
     def difference(self, place: int) -> np.ndarray:
@@ -213,11 +214,11 @@ class PairRun:
         top = 255.0 if generated.dtype == np.uint8 else max(1.0, float(max(generated.max(), laid.max())))
         return np.rint(np.abs(generated.astype(np.float64) - laid.astype(np.float64)) * (255 / top)).astype(np.uint8)
 
-    def _pixels(self, part: str, name: str) -> np.ndarray:
+    def _pixels(self, part: str, name: str, *, whole: bool = False) -> np.ndarray:
         row = self.images.row(part, name)
         if row is None:
             raise InputError(self.images.reason(part) or f"this {part} image does not exist")
-        return self.images.part(part).pixels(row)
+        return self.images.part(part).pixels(row, whole=whole)
 
     def score(self, place: int) -> str:
         """Return the score that a pair has from the search that found it; empty without one."""

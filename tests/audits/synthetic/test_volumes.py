@@ -7,16 +7,24 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from memorisk.audits.comparison import second_look
+from memorisk.audits.comparison.kept_alignments import ALIGNMENTS, KeptAlignments
 from memorisk.audits.comparison.sets import VOLUMES_COMPARED, LeftOf, _left_of
 from memorisk.audits.release.export import release
 from memorisk.audits.release.statement import FilesUnread, write_statement
+from memorisk.audits.synthetic import analysis
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.reasons import FramesLeft
+from memorisk.audits.synthetic.result import SyntheticSummary, matrices
 from memorisk.audits.synthetic.run import SyntheticPlan, audit_synthetic
 from memorisk.images.alterations.planting import plant_copy
 from memorisk.images.alterations.plants import ALL_KINDS, PLANT_KINDS
+from memorisk.images.copies.alignment import align
+from memorisk.report.numbers import from_json
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from memorisk.runs.files import read_json
+from tests.view.test_reviewing import opened
 
 nib = pytest.importorskip("nibabel")
 
@@ -117,7 +125,8 @@ def test_the_plan_and_the_page_name_what_is_compared(copied: Result, parts: dict
 def test_the_statement_names_what_of_volumes_was_compared(tmp_path: Path, folder: Path) -> None:
     (audit,) = write_statement(folder, out=tmp_path / "stated").statement.audits
     assert audit.settings["frames"] == "volume"
-    assert "Voxels outside three middle slices of each volume were compared for equality alone." in audit.not_examined
+    compared = "were compared only for equality and in pairs of the second look."
+    assert f"Voxels outside three middle slices of each volume {compared}" in audit.not_examined
     assert "jpeg" in audit.kinds_not_tried
     assert "--images" not in audit.subject.why
     assert "writes no volumes" in audit.subject.why
@@ -188,3 +197,67 @@ def test_what_was_not_read_of_volumes_is_read_as_volumes() -> None:
 def test_unread_volumes_are_not_advised_to_be_released() -> None:
     assert "memorisk release" in FilesUnread(n_files=1).remedy
     assert "memorisk release" not in FilesUnread(n_files=1, of_volumes=True).remedy
+
+
+@pytest.fixture(scope="module")
+def moved(parts: dict[str, str], volumes: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a set with two copies that the middle slices do not show in place, and its second look."""
+    root = tmp_path_factory.mktemp("moved")
+    made = volumes[-N_SYNTHETIC:].copy()
+    made[0] = volumes[3][..., np.clip(np.arange(SIDE) - 2, 0, SIDE - 1)]
+    made[1] = volumes[7][np.clip(np.arange(SIDE) + 1, 0, SIDE - 1), :, ::-1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(second_look, "MOST_IMAGES", 40)
+        patch.setattr(analysis, "look_again", second_look.look_again)
+        _audit(parts | {"moved": _write(root / "set", made)}, "moved", root / "run", plants=3, gallery=True)
+    return root / "run"
+
+
+def test_the_second_look_lays_whole_volumes_on_one_another(moved: Path) -> None:
+    result = Result.load(moved)
+    table = result.tables["alignments"].set_index("image")
+    assert len(table) == N_SYNTHETIC
+    confirmed = table[table["confirmed"]]
+    assert confirmed["training_image"].to_dict() == {"000.nii.gz": "003.nii.gz", "001.nii.gz": "007.nii.gz"}
+    assert confirmed["alignment"].str.split(", most alike").str[0].to_dict() == {
+        "000.nii.gz": "moved",
+        "001.nii.gz": "mirrored feet to head, moved",
+    }
+    shift, mirrored = matrices(table.loc[["000.nii.gz", "001.nii.gz"]])
+    np.testing.assert_allclose(shift, np.c_[np.eye(3), [0, 0, -2]], atol=0.05)
+    np.testing.assert_allclose(mirrored, np.c_[np.diag([1, 1, -1]), [1, 0, SIDE - 1]], atol=0.05)  # NIfTI: x first
+    review = result.tables["review"].set_index("synthetic_image")
+    assert "confirmed by alignment" in review.loc["001.nii.gz", "found_by"]
+    assert "mirrored feet to head" in review.loc["001.nii.gz", "alignment"]
+    kinds = result.tables["kinds"].set_index("kind")
+    assert kinds.loc[["exact", "flipped"], "by_second_look"].tolist() == [3, 3]
+    numbers = from_json(SyntheticSummary, result.summary).numbers
+    assert numbers.aligned is not None
+    assert numbers.aligned.n_control_beyond == 0
+    assert not (moved / ALIGNMENTS).exists()
+    page = (moved / "report.html").read_text()
+    assert "mirrored feet to head, moved" in page
+    assert "the training image laid on the synthetic one" in page
+
+
+def test_a_volume_is_shown_as_it_was_laid(moved: Path, volumes: np.ndarray) -> None:
+    run = opened(moved)
+    names = [run.pairs.images(place) for place in range(len(run.pairs))]
+    generated, laid = run.both(names.index(("001.nii.gz", "007.nii.gz")))
+    assert generated.shape == (SIDE, SIDE, 1)
+    apart = np.abs(generated.astype(int) - volumes[7][..., SIDE // 2].T[..., None]).mean()
+    assert np.abs(generated.astype(int) - laid).mean() < 0.2 * apart
+
+
+def test_alignments_of_volumes_are_kept_to_the_last_bit(tmp_path: Path, volumes: np.ndarray) -> None:
+    laid = align(volumes[0][:, ::-1], volumes[0])
+    assert laid is not None
+    kept = KeptAlignments(tmp_path / ALIGNMENTS, "content")
+    kept(["one"], lambda: [(4, laid)])
+    kept.save()
+    kept.known = read_json(tmp_path / ALIGNMENTS)
+    ((row, again),) = kept(["one"], list)
+    assert row == 4
+    np.testing.assert_array_equal(again.matrix, laid.matrix)
+    names = ("overlap", "strengths", "agreeing", "copy_shape", "source_shape", "words")
+    assert [getattr(again, name) for name in names] == [getattr(laid, name) for name in names]

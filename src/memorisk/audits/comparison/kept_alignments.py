@@ -26,7 +26,7 @@ ALIGNMENTS = "second-look.json"
 """Name of the file, which exists during the second look."""
 SAVED_EVERY = 10.0
 """Seconds between two writes of the file, which bound the work that a kill loses."""
-_FORMAT = 3
+_FORMAT = 4
 
 Laid = list[tuple[int, Alignment]]
 """Rows and their alignments, the most similar first."""
@@ -102,6 +102,5 @@ def _read(numbers: list[Any]) -> Alignment:
     """Return the alignment of these numbers."""
     matrix, overlap, strengths, agreeing, copy, source = numbers
     placed = np.array(matrix, dtype=np.float64)
-    (rows, columns), (height, width) = copy, source
-    shapes = (int(rows), int(columns)), (int(height), int(width))
+    shapes = tuple(map(int, copy)), tuple(map(int, source))
     return Alignment(placed, float(overlap), tuple(map(float, strengths)), float(agreeing), *shapes)

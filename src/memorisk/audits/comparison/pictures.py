@@ -139,6 +139,22 @@ class ShownPairs:
         """
         return same_channels(self.train.pixels_of(pair[0]), self.synthetic.pixels_of(pair[1]))
 
+    def laid(self, pair: Pair, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what `images` does, and the training image laid on the synthetic one; of volumes middle slices.
+
+        Args:
+            pair: Ids of the training and the synthetic image.
+            matrix: Transform of their alignment.
+
+        Raises:
+            InputError: One of the images cannot be read.
+        """
+        from memorisk.images.copies.alignment import laid_slice  # OpenCV, which a page without pictures does without
+
+        real, synthetic = self.images(pair)
+        source = real if len(matrix) == 2 else self.train.pixels_of(pair[0], whole=True)
+        return real, synthetic, laid_slice(source, matrix, synthetic.shape)
+
     def pictures(self, pairs: Iterable[Pair], mirrored: Collection[Pair] = ()) -> dict[Pair, PairPicture]:
         """Draw pairs side by side.
 

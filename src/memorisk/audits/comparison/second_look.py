@@ -6,6 +6,8 @@ The alignment is refined for flagged images, for the `REFINED` on which the imag
 `REFINED` on which it lies best unmoved. A pair is confirmed beyond a cut of `statistics.copies.alignments`, in windows
 of any size: fewer than `EXPECTED_PAIRS` synthetic images of the whole set are expected there if no one was copied.
 
+Volumes are laid on volumes (`images.copies.alignment`), with the same null and cuts.
+
 Pixels whose details are mostly the same in all real people, as along the edge of a round field, are left out of the
 training and held-out images: they would align with anybody's.
 
@@ -47,6 +49,7 @@ from memorisk.images.copies.alignment import (
 )
 from memorisk.images.pixels import hash_pixels
 from memorisk.images.store import ImageStore
+from memorisk.images.volumes import is_volume
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.statistics.copies.alignments import AlignmentCut, alignment_cut
 from memorisk.statistics.copies.calibration import one_per_group
@@ -58,7 +61,7 @@ MOST_IMAGES = 200
 REFINED = 4
 """Number of candidates that are refined from each kind of start, which costs more than finding a pose."""
 _MOST_FLAGGED = 3  # flagged training images of one synthetic image
-_KEPT = 1024  # details kept in memory: 50 MB at most
+_KEPT_BYTES = 50_000_000  # of details in memory
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,15 @@ class SecondLook:
     """Whether a planted copy would have been looked at and is confirmed with the right person, [P]."""
     kinds: dict[str, Proportion]
     """Share of all plants of each required kind that is confirmed, over sources; empty without plants."""
+    dimensions: int = 2
+    """Number of dimensions of a window: 3 for volumes."""
 
     @property
     def windows(self) -> tuple[WindowCut, ...]:
         """Return for each size of windows the correlation of details from which on a pair is confirmed."""
         most = math.atanh(LARGEST_CORRELATION)
-        reached = [(share, strength / share) for share, strength in zip(WINDOWS, self.cut.values, strict=True)]
+        root = self.dimensions / 2  # the strength has the root of the share of the image that a window covers
+        reached = [(share, strength / share**root) for share, strength in zip(WINDOWS, self.cut.values, strict=True)]
         return tuple(WindowCut(share, math.tanh(z) if z < most else None) for share, z in reached)
 
     @property
@@ -173,7 +179,8 @@ def look_again(
     near = _as_near(evidence, MOST_IMAGES - min(len(by_image), MOST_IMAGES))
     plants, kinds = _plants(evidence, candidates, train, cut, near, seed, progress, alignments)
     n_left = max(0, len(by_image) - MOST_IMAGES)
-    return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds)
+    dimensions = 3 if is_volume(made_images.shape) else 2
+    return SecondLook(cut, null, control, tuple(pairs), len(looked), n_left, plants, kinds, dimensions)
 
 
 def _shared_pixels(train: ImageStore, held: ImageStore, held_people: np.ndarray, seed: int) -> np.ndarray:
@@ -195,7 +202,7 @@ class KeptDetails:
     """Details of images, computed at their first use, and some of them kept.
 
     Args:
-        images: Images [h, w, c], n of them.
+        images: Images [h, w, c] or volumes [H, W, D], n of them.
         shared: Pixels that all people share, which are left out (`shared_pixels`); None to leave none out.
     """
 
@@ -205,9 +212,10 @@ class KeptDetails:
     def __call__(self, row: int) -> SourceDetails:
         """Return the details of one image."""
         if row not in self.kept:
-            if len(self.kept) >= _KEPT:
+            details = source_details(np.asarray(self.images[row]), self.shared)
+            if (len(self.kept) + 1) * details.nbytes > _KEPT_BYTES:
                 self.kept.pop(next(iter(self.kept)))
-            self.kept[row] = source_details(np.asarray(self.images[row]), self.shared)
+            self.kept[row] = details
         return self.kept[row]
 
 
@@ -264,7 +272,7 @@ def largest_strengths(aligned: Sequence[tuple[int, Alignment]]) -> np.ndarray:
 def _lay(
     image: np.ndarray, near: Sequence[int], details: KeptDetails, flagged: Sequence[int] = ()
 ) -> list[tuple[int, Alignment]]:
-    """Do what `lay_on_nearest` does, for pixels [h, w, c]."""
+    """Do what `lay_on_nearest` does, for pixels [h, w, c] or voxels [H, W, D]."""
     return lay_on_nearest(copy_details(np.asarray(image)), near, details, flagged)
 
 

@@ -199,8 +199,9 @@ def select_rows(store: ImageStore, rows: np.ndarray) -> ImageStore:
 
 
 VOLUMES_COMPARED = (
-    "Equal voxels are searched for in whole volumes, also mirrored and turned. Networks and details compare three "
-    "middle slices of each volume, one across each axis; near copies and the second look compare its middle axial one."
+    "Equal voxels are searched for in whole volumes, also mirrored and turned, and the second look lays whole volumes "
+    "on one another. Networks and details compare three middle slices of each volume, one across each axis; near "
+    "copies compare its middle axial one."
 )
 """Note on what of volumes is compared."""
 MIN_GREY_LEVELS = 3

@@ -51,7 +51,9 @@ from memorisk.statistics.verdicts.reasons import LIMIT, Reason, Words
 
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
 _UNAUDITED = "The run ended without an audit of what it kept, and a promise about families of copies is none."
-_VOLUMES = "Voxels outside three middle slices of each volume were compared for equality alone."
+_VOLUMES = (
+    "Voxels outside three middle slices of each volume were compared only for equality and in pairs of the second look."
+)
 _NOTHING_PLANTED = "No copies were planted: what would have been found is not known."
 _WEAK = (
     "Images were compared point by point alone, which misses copies that are cropped or turned, or mirrored and "

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Annotated, Any, Literal
 
+import numpy as np
+import pandas as pd
+
 from memorisk.audits.comparison.sets import further_parts_note
 from memorisk.audits.comparison.terms import Terms
 from memorisk.images.identity import NO_DOUBT, DoubtedIds
@@ -27,8 +30,19 @@ from memorisk.statistics.verdicts.checks import Check
 SINGLED_OUT, NEAR_COPIES, SECOND_LOOK = "singled-out", "near-copies", "second-look"
 RANDOM_SPLIT, PAIRED, DISMISSED, COLOURS = "random-split", "paired", "dismissed", "colours"
 """Names of the checks."""
-MATRIX = ("matrix_xx", "matrix_xy", "matrix_x", "matrix_yx", "matrix_yy", "matrix_y")
-"""Columns of the table of alignments that hold a transform's numbers, row by row."""
+MATRIX, VOLUME_MATRIX = (
+    tuple(f"matrix_{row}{column}" for row in axes for column in (*axes, "")) for axes in ("xy", "xyz")
+)
+"""Columns of the table of alignments that hold the numbers of a transform of images or of volumes, row by row."""
+
+
+def matrices(alignments: pd.DataFrame) -> np.ndarray:
+    """Return the transforms of a table of alignments, [n, 2, 3] of images and [n, 3, 4] of volumes."""
+    columns = VOLUME_MATRIX if set(VOLUME_MATRIX) <= set(alignments.columns) else MATRIX
+    rows = 3 if columns == VOLUME_MATRIX else 2
+    return alignments.loc[:, list(columns)].to_numpy(dtype=np.float64).reshape(-1, rows, rows + 1)
+
+
 _OF_THE_PAGE = ("units", "notes", "labels_given")
 _IMAGES = Units("n_synthetic_images", "generated images")
 _TRAINING, _HELD_OUT = Units("n_train_patients", "{units}"), Units("n_held_patients", "held-out {units}")

@@ -15,7 +15,7 @@ from memorisk.audits.comparison.sets import part_names
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings, listing_detectors
 from memorisk.audits.synthetic.flags import Clusters, singled_pairs
-from memorisk.audits.synthetic.result import MATRIX
+from memorisk.audits.synthetic.result import MATRIX, VOLUME_MATRIX
 from memorisk.images.alterations.plants import ALL_KINDS
 from memorisk.images.copies.near_copies import MIRRORED, NO_PAIRS, ORIENTATIONS, NearCopies
 from memorisk.statistics.copies.calibration import group_values
@@ -376,12 +376,14 @@ class SyntheticTables:
         """Return one row per pair that was laid on one another, the most similar first.
 
         ``matrix_xx`` to ``matrix_y`` map a pixel (x, y) of the synthetic image to its place in the training image:
-        ``x' = matrix_xx x + matrix_xy y + matrix_x`` and ``y' = matrix_yx x + matrix_yy y + matrix_y``.
+        ``x' = matrix_xx x + matrix_xy y + matrix_x`` and ``y' = matrix_yx x + matrix_yy y + matrix_y``. Volumes have
+        a third coordinate z, along the slices.
         """
         pairs, alignments = look.pairs, [pair.alignment for pair in look.pairs]
         synthetic = np.array([pair.synthetic for pair in pairs], dtype=np.int64)
         real = np.array([pair.train for pair in pairs], dtype=np.int64)
-        matrix = np.array([one.matrix.ravel() for one in alignments], dtype=np.float64).reshape(len(pairs), 6)
+        columns = VOLUME_MATRIX if look.dimensions == 3 else MATRIX
+        matrix = np.array([one.matrix.ravel() for one in alignments], dtype=np.float64).reshape(-1, len(columns))
         table = pd.DataFrame(
             {
                 "image": self.image[synthetic],
@@ -395,7 +397,7 @@ class SyntheticTables:
                 "scale": np.array([one.scale for one in alignments], dtype=np.float64),
                 "overlap": np.array([one.overlap for one in alignments], dtype=np.float64),
                 "agreeing": np.array([one.agreeing for one in alignments], dtype=np.float64),
-                **{name: matrix[:, at] for at, name in enumerate(MATRIX)},
+                **{name: matrix[:, at] for at, name in enumerate(columns)},
             }
         )
         return self.key.ordered(table, "image", "training_image")

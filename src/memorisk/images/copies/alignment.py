@@ -18,6 +18,11 @@ A detector's embedding gives candidates. Here the pixels of each pair are laid o
    largest strength: the correlation that would weigh as much over the whole image. `statistics.copies.alignments`
    learns how large each strength is by chance, for each size by itself.
 
+A volume is laid on a volume in the same way, voxel by voxel: the eight mirrorings along its three axes are compared at
+all shifts along them. Turns and scales are not tried; the refinement reaches turns of some 20 degrees and crops to 80 %
+of the side from there. Dividing the spectra by their magnitude, as phase correlation does, finds no further copies (the
+spectrum of details is nearly flat already), and fewer of those that are turned.
+
 Steps and constants were chosen on four real sets (`recipes/alignment.py`). Keypoints with RANSAC were not tried.
 `statistics.copies.alignments` learns from held-out people how similar two different people are by this measure.
 """
@@ -25,20 +30,23 @@ Steps and constants were chosen on four real sets (`recipes/alignment.py`). Keyp
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import atan2, cos, degrees, radians, sin, sqrt
+from itertools import product
+from math import acos, atan2, cos, degrees, radians, sin
 
 import cv2
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from memorisk.images.volumes import middle_slice
+from memorisk.images.volumes import AXES, is_volume, middle_slice, resize_volume
 from memorisk.runs.errors import InputError
 
 SIDE = 64
 """Pixels a side of the canvas."""
 COARSE = 32
 """Pixels a side of the canvas on which poses are compared."""
+VOXELS = 32
+"""Largest side of the canvas of a volume: one of fewer voxels is compared as it is, at all steps."""
 BLUR = 0.02
 """Width of the Gaussian as a share of the side: coarser structure, which people share, is subtracted."""
 SCALES = (1.0, 0.85, 0.72, 1.18)
@@ -58,12 +66,15 @@ FEWEST_SHARING = 30
 fewer than one pixel of ten thousand."""
 LARGEST_CORRELATION = 1 / (1 + _NOISE_FLOOR)
 """Correlation of two equal windows with as many details as the image has on average; larger ones are cut to it."""
-_MOST_SHIFT = COARSE // 2
 _SPREAD_FLOOR = 0.1  # of the mean square of details: flat regions stay flat
 _CLIP = 3.0
-_STEP = 2  # pixels between windows
+_STEPS = {2: 32, 3: 16}  # of windows along the canvas of an image and of a volume
+_ORDER = [1, 0, 2]  # of the axes of an array (rows, columns, slices) by coordinates x, y, z
 _ECC = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 30, 1e-4)
 _ECC_BLURS = (9, 3)  # pixels a side of the Gaussian: first as wide as a coarse pose may be off, then for the details
+_VOLUME_STAGES = ((1.7, 2, 15), (0.8, 1, 5))  # width of the same Gaussians, voxels between places, and most steps
+_STILL = 0.01  # voxels: a smaller step ends a stage
+_MOST_CONDITION = 1e10  # of the normal equations: details along one axis alone fix no transform
 _SCALE_LIMITS = (0.5, 2.0)
 _MOST_STRETCH = 1.5
 _MIN_DEGREES, _MIN_SHARE = 1.0, 0.02  # below, words say nothing of a turn, a scale or a shift
@@ -75,16 +86,17 @@ class Alignment:
 
     matrix: NDArray[np.float64]
     """Transform, [2, 3]: ``matrix @ (x, y, 1)`` is the place in the source of the pixel (x, y) of the copy. Centres of
-    pixels are whole numbers, the first one (0, 0), x to the right and y down, as in OpenCV."""
+    pixels are whole numbers, the first one (0, 0), x to the right and y down, as in OpenCV. Of volumes [3, 4], with z
+    along the slices."""
     overlap: float
     """Share of the copy's pixels that lie on pixels of the source that are compared."""
     strengths: tuple[float, ...]
     """Largest ``sqrt(a) atanh(r)`` over the windows of each of `WINDOWS`."""
     agreeing: float
     """Share of the copy that the strongest window covers; 1 where the whole image is the strongest."""
-    copy_shape: tuple[int, int]
-    """Height and width of the copy in pixels."""
-    source_shape: tuple[int, int]
+    copy_shape: tuple[int, ...]
+    """Height and width of the copy in pixels; of a volume also its slices."""
+    source_shape: tuple[int, ...]
 
     @property
     def similarity(self) -> float:
@@ -93,13 +105,19 @@ class Alignment:
 
     @property
     def mirrored(self) -> bool:
-        """Return whether the copy is a mirror image."""
-        return bool(np.linalg.det(self.matrix[:, :2]) < 0)
+        """Return whether the copy is a mirror image; of a volume, along any axis."""
+        return bool(self._flips.any()) if self._of_volumes else bool(np.linalg.det(self._linear) < 0)
 
     @property
     def turn(self) -> float:
-        """Return the degrees, counterclockwise, by which the source is turned, after a mirroring if `mirrored`."""
-        linear = self.matrix[:, :2] * ([-1, 1] if self.mirrored else [1, 1])
+        """Return the degrees, counterclockwise, by which the source is turned, after a mirroring if `mirrored`.
+
+        Of a volume the degrees are about any axis, and not negative.
+        """
+        if self._of_volumes:
+            u, _, vt = np.linalg.svd(self._linear * np.where(self._flips, -1, 1))
+            return degrees(acos(np.clip((np.trace(u @ vt) - 1) / 2, -1, 1)))
+        linear = self._linear * ([-1, 1] if self.mirrored else [1, 1])
         u, _, vt = np.linalg.svd(linear)
         rotation = u @ vt
         angle = degrees(atan2(rotation[1, 0], rotation[0, 0]))
@@ -108,50 +126,72 @@ class Alignment:
     @property
     def scale(self) -> float:
         """Return the side of the copy's view relative to the source's: 0.8 for a window of 80 % of either side."""
-        area = abs(float(np.linalg.det(self.matrix[:, :2]))) * np.prod(self.copy_shape) / np.prod(self.source_shape)
-        return sqrt(area)
+        part = abs(float(np.linalg.det(self._linear))) * np.prod(self.copy_shape) / np.prod(self.source_shape)
+        return float(part ** (1 / len(self.matrix)))
 
     @property
     def words(self) -> str:
         """Describe what was done to the source; "as it lies" where nothing was done."""
         turn, scale = self.turn, self.scale
         parts = ["mirrored"] if self.mirrored else []
-        if self.mirrored and abs(turn) > 180 - _MIN_DEGREES:
+        if self._of_volumes:
+            axes = [name for axis, name in enumerate(AXES) if self._flips[_ORDER[axis]]]
+            parts = [f"mirrored {' and '.join(axes)}"] if axes else []
+        if not self._of_volumes and self.mirrored and abs(turn) > 180 - _MIN_DEGREES:
             parts = ["mirrored top to bottom"]
         elif abs(turn) >= _MIN_DEGREES:
             parts.append(f"turned by {turn:.0f} degrees")
         if scale < 1 - _MIN_SHARE:
-            parts.append(f"{scale:.0%} of either side")
+            parts.append(f"{scale:.0%} of {'each' if self._of_volumes else 'either'} side")
         elif scale > 1 + _MIN_SHARE:
             parts.append(f"shrunk to {1 / scale:.0%}")
         elif max(abs(shift) for shift in self._shift) > _MIN_SHARE:
             parts.append("moved")
         if self.agreeing < 1:
-            parts.append(f"most alike in {self.agreeing:.0%} of the area")
+            parts.append(f"most alike in {self.agreeing:.0%} of the {'voxels' if self._of_volumes else 'area'}")
         return ", ".join(parts) or "as it lies"
 
     @property
+    def _of_volumes(self) -> bool:
+        return len(self.matrix) == 3
+
+    @property
+    def _linear(self) -> NDArray[np.float64]:
+        return self.matrix[:, :-1]
+
+    @property
+    def _flips(self) -> NDArray[np.bool_]:
+        """Return along which of x, y and z a volume is mirrored: no refinement reaches a right angle."""
+        return np.diag(self._linear) < 0
+
+    @property
     def _shift(self) -> NDArray[np.float64]:
-        """Return the shift from the source's centre to the copy's centre, as shares of the source's sides (x, y)."""
-        (height, width), (rows, columns) = self.copy_shape, self.source_shape
-        centre = self.matrix @ [(width - 1) / 2, (height - 1) / 2, 1]
-        return (centre - [(columns - 1) / 2, (rows - 1) / 2]) / [columns, rows]
+        """Return the shift from the source's centre to the copy's centre, as shares of the source's sides (x, y, z)."""
+        order = _ORDER[: len(self.matrix)]
+        copy, source = np.array(self.copy_shape)[order], np.array(self.source_shape)[order]
+        return (self.matrix @ [*(copy - 1) / 2, 1] - (source - 1) / 2) / source
 
 
 @dataclass(frozen=True, eq=False)
 class SourceDetails:
-    """Details of an image, ready to be compared."""
+    """Details of an image, or of a volume, ready to be compared."""
 
-    shape: tuple[int, int]
-    """Height and width of the image."""
+    shape: tuple[int, ...]
+    """Height and width of the image; of a volume also its slices."""
     to_canvas: NDArray[np.float64]
-    """Transform from the image's pixels to those of the canvas, [3, 3]."""
+    """Transform from the image's pixels to those of the canvas, [3, 3]; of a volume [4, 4]."""
     fine: NDArray[np.float32]
-    """Fine details of the image, [SIDE, SIDE]."""
+    """Fine details of the image, [SIDE, SIDE]; of a volume [S, S, S] with S of `VOXELS` at most."""
     inside: NDArray[np.bool_]
-    """Whether the pixel of the canvas is compared: the image covers it and is not left out there, [SIDE, SIDE]."""
+    """Whether the pixel of the canvas is compared: the image covers it and is not left out there, as `fine`."""
     spectrum: NDArray[np.complex64]
-    """Fourier transform of the coarse details, which have length 1, [1.5 COARSE, 0.75 COARSE + 1]."""
+    """Fourier transform of the coarse details, which have length 1, [1.5 COARSE, 0.75 COARSE + 1]; of a volume, whose
+    coarse details are the fine ones, [1.5 S, 1.5 S, 0.75 S + 1]."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory that the details take."""
+        return self.fine.nbytes + self.inside.nbytes + self.spectrum.nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +199,7 @@ class Pose:
     """Place of a copy on its source, from which an alignment is refined."""
 
     matrix: NDArray[np.float64]
-    """Transform from the copy's canvas to the source's, [3, 3]."""
+    """Transform from the copy's canvas to the source's, [3, 3]; of volumes [4, 4]."""
     agreement: float
     """Measure of how well the copy lies there, which ranks sources: from `find_pose` the correlation of the coarse
     details, above 0; from `unmoved_pose` the largest strength."""
@@ -171,7 +211,7 @@ class CopyDetails:
 
     plain: SourceDetails
     spectra: NDArray[np.complex64]
-    """Conjugate Fourier transforms of the coarse details in each pose, [poses, 1.5 COARSE, 0.75 COARSE + 1]."""
+    """Conjugate Fourier transforms of the coarse details in each pose, [poses, ...] as `SourceDetails.spectrum`."""
 
 
 def shared_pixels(images: Iterable[np.ndarray]) -> NDArray[np.bool_]:
@@ -183,8 +223,8 @@ def shared_pixels(images: Iterable[np.ndarray]) -> NDArray[np.bool_]:
         images: Real images of different people, each as in `source_details`, all of one shape.
 
     Returns:
-        Mask of the canvas, [SIDE, SIDE]; False everywhere for fewer than `FEWEST_SHARING` images, whose means are too
-        uncertain.
+        Mask of the canvas, [SIDE, SIDE] or of a volume [S, S, S]; False everywhere for fewer than `FEWEST_SHARING`
+        images, whose means are too uncertain.
 
     Raises:
         InputError: The pixels have another type or shape.
@@ -197,12 +237,12 @@ def shared_pixels(images: Iterable[np.ndarray]) -> NDArray[np.bool_]:
         >>> int(shared[:4].sum()), int(shared[10:].sum())
         (256, 0)
     """
-    n, total, square = 0, np.zeros((SIDE, SIDE)), np.zeros((SIDE, SIDE))
+    n, total, square = 0, np.zeros(()), np.zeros(())
     for image in images:
         fine = _details(image)[0].fine.astype(np.float64)
         n, total, square = n + 1, total + fine, square + fine**2
     if n < FEWEST_SHARING:
-        return np.zeros((SIDE, SIDE), bool)
+        return np.zeros(total.shape, bool)
     return total**2 > SHARED_PART * n * square
 
 
@@ -210,7 +250,7 @@ def source_details(image: np.ndarray, shared: NDArray[np.bool_] | None = None) -
     """Compute the details of an image.
 
     Args:
-        image: Image, uint8 or uint16 [h, w, c] with c 1 or 3; colours are averaged.
+        image: Image, uint8 or uint16 [h, w, c] with c 1 or 3; colours are averaged. Or a volume [H, W, D].
         shared: Mask of `shared_pixels`, which are left out; None to leave none out.
 
     Raises:
@@ -219,20 +259,25 @@ def source_details(image: np.ndarray, shared: NDArray[np.bool_] | None = None) -
     plain, coarse = _details(image)
     if shared is None or not shared.any():
         return plain
-    left_out = cv2.resize(shared.astype(np.float32), (COARSE, COARSE), interpolation=cv2.INTER_AREA) > 0.5
+    left_out = shared
+    if shared.ndim == 2:
+        left_out = cv2.resize(shared.astype(np.float32), (COARSE, COARSE), interpolation=cv2.INTER_AREA) > 0.5
     return replace(
         plain,
         fine=np.where(shared, np.float32(0), plain.fine),
         inside=plain.inside & ~shared,
-        spectrum=_spectrum(_of_length_one(np.where(left_out, np.float32(0), coarse))),
+        spectrum=_spectra(np.where(left_out, np.float32(0), coarse)[None])[0],
     )
 
 
 def copy_details(image: np.ndarray) -> CopyDetails:
     """Compute the details of an image in every pose; arguments and errors are those of `source_details`."""
     plain, coarse = _details(image)
-    turned = np.stack([cv2.warpAffine(coarse, pose[:2], (COARSE, COARSE)) for pose in _poses()])
-    return CopyDetails(plain, np.conj(_spectrum(_of_length_one(turned))))
+    if coarse.ndim == 3:
+        moved = [np.flip(coarse, axes) for axes in _mirrorings()]
+    else:
+        moved = [cv2.warpAffine(coarse, pose[:2], (COARSE, COARSE)) for pose in _poses()]
+    return CopyDetails(plain, np.conj(_spectra(np.stack(moved))))
 
 
 def lay(source: np.ndarray, matrix: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -241,13 +286,16 @@ def lay(source: np.ndarray, matrix: np.ndarray, shape: tuple[int, ...]) -> np.nd
     Borders are repeated.
 
     Args:
-        source: Source of the copy, [h, w, c] uint8 or uint16.
-        matrix: Transform `Alignment.matrix`, [2, 3].
-        shape: Height and width of the copy in pixels.
+        source: Source of the copy, [h, w, c] or [H, W, D] uint8 or uint16.
+        matrix: Transform `Alignment.matrix`, [2, 3] or [3, 4].
+        shape: Height and width of the copy in pixels; of a volume also its slices.
 
     Returns:
-        Pixels [height, width, c] in the source's type.
+        Pixels [height, width, c] or voxels [height, width, slices] in the source's type.
     """
+    if len(matrix) == 3:
+        values = _placed(source.astype(np.float32), matrix, shape, mode="nearest")
+        return np.rint(values).astype(source.dtype)
     laid = cv2.warpAffine(
         np.ascontiguousarray(source), matrix, (shape[1], shape[0]), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
         borderMode=cv2.BORDER_REPLICATE,
@@ -255,25 +303,42 @@ def lay(source: np.ndarray, matrix: np.ndarray, shape: tuple[int, ...]) -> np.nd
     return laid.reshape(shape[0], shape[1], source.shape[2])
 
 
+def laid_slice(source: np.ndarray, matrix: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Lay a source on its copy, as `lay`; of a volume return the middle slice of what it shows.
+
+    Args:
+        source: Source of the copy, [h, w, c], or a volume [H, W, D] with the sides of its copy.
+        matrix: Transform `Alignment.matrix`.
+        shape: Height, width and channels of the copy, or of its middle slice.
+
+    Returns:
+        Pixels [height, width, c] in the source's type.
+    """
+    return middle_slice(lay(source, matrix, source.shape if len(matrix) == 3 else shape[:2]))
+
+
 def align(copy: np.ndarray, source: np.ndarray) -> Alignment | None:
     """Find the transform by which a copy lies on its source.
 
     Args:
-        copy: Image that may be a copy, uint8 or uint16 [h, w, c] with c 1 or 3.
-        source: Image that may be the source, of the same form; the two may differ in shape and type.
+        copy: Image that may be a copy, uint8 or uint16 [h, w, c] with c 1 or 3, or a volume [H, W, D].
+        source: Image that may be the source, of the same form; the two may differ in type, and images in shape.
 
     Returns:
         The best alignment, whatever its similarity; None where an image has no details.
 
     Raises:
-        InputError: The pixels have another type or shape.
+        InputError: The pixels have another type or shape, or one is a volume and the other none, or of other sides.
 
     Example:
         >>> image = np.random.default_rng(0).integers(0, 255, (64, 64, 1)).astype(np.uint8)
         >>> align(image[:, ::-1], image).words
         'mirrored'
     """
-    return align_details(copy_details(copy), source_details(source))
+    moved, details = copy_details(copy), source_details(source)
+    if moved.plain.fine.shape != details.fine.shape:
+        raise InputError(f"a copy of {copy.shape} cannot be laid on {source.shape}: volumes to align have equal sides")
+    return align_details(moved, details)
 
 
 def align_details(copy: CopyDetails, source: SourceDetails) -> Alignment | None:
@@ -299,19 +364,36 @@ def refine(copy: CopyDetails, source: SourceDetails, first: Pose) -> Alignment |
         pose, overlay = refined, better
     matrix = np.linalg.inv(source.to_canvas) @ pose @ copy.plain.to_canvas
     shapes = copy.plain.shape, source.shape
-    return Alignment(matrix[:2], overlay.overlap, overlay.strengths, overlay.agreeing, *shapes)
+    return Alignment(matrix[:-1], overlay.overlap, overlay.strengths, overlay.agreeing, *shapes)
 
 
 def _details(image: np.ndarray) -> tuple[SourceDetails, NDArray[np.float32]]:
-    """Return the fine details of an image, or of the middle slice of a volume, and the coarse ones [COARSE, COARSE]."""
-    image = middle_slice(image) if image.ndim == 3 else image
-    if image.ndim != 3 or image.shape[2] not in (1, 3) or image.dtype not in (np.uint8, np.uint16) or not image.size:
-        raise InputError(f"images to align are uint8 or uint16 [h, w, 1 or 3], not {image.dtype} {image.shape}")
+    """Return the fine details of an image or a volume, and the coarse ones: [COARSE, COARSE]; of a volume the fine."""
+    of_volume = image.ndim == 3 and is_volume(image.shape)
+    channels = image.ndim == 3 and (of_volume or image.shape[2] in (1, 3))
+    if not channels or image.dtype not in (np.uint8, np.uint16) or not image.size:
+        raise InputError(
+            f"images to align are uint8 or uint16 [h, w, 1 or 3] or [H, W, D], not {image.dtype} {image.shape}"
+        )
+    if of_volume:
+        side = min(max(image.shape), VOXELS)
+        canvas = resize_volume(image, side).astype(np.float32)
+        inside = np.ones(canvas.shape, bool)
+        fine = _flattened(canvas, inside)
+        to_canvas = _scaled(side / np.array(image.shape)[_ORDER])
+        return SourceDetails(image.shape, to_canvas, fine, inside, _spectra(fine[None])[0]), fine
     plane = image.astype(np.float32).mean(axis=2)
     coarse = _flattened(*_canvas(plane, COARSE)[:2])
     canvas, inside, to_canvas = _canvas(plane, SIDE)
-    plain = SourceDetails(plane.shape, to_canvas, _flattened(canvas, inside), inside, _spectrum(_of_length_one(coarse)))
+    plain = SourceDetails(plane.shape, to_canvas, _flattened(canvas, inside), inside, _spectra(coarse[None])[0])
     return plain, coarse
+
+
+def _scaled(factors: NDArray) -> NDArray[np.float64]:
+    """Return the transform [d + 1, d + 1] of pixels to those of a canvas of so many times as many along each axis."""
+    matrix = np.diag([*factors, 1.0])
+    matrix[:-1, -1] = factors / 2 - 0.5
+    return matrix
 
 
 def _canvas(plane: NDArray, side: int) -> tuple[NDArray, NDArray[np.bool_], NDArray[np.float64]]:
@@ -344,18 +426,34 @@ def _flattened(canvas: NDArray, inside: NDArray[np.bool_]) -> NDArray[np.float32
     return np.clip(flat, -_CLIP, _CLIP).astype(np.float32)
 
 
-def _of_length_one(values: NDArray) -> NDArray:
-    """Divide [..., h, w] by the root of the sum of squares; zeros stay zeros."""
-    return values / np.maximum(np.sqrt((values**2).sum(axis=(-2, -1), keepdims=True)), 1e-9)
-
-
 def _blurred(values: NDArray, sigma: float) -> NDArray:
+    if values.ndim == 3:
+        return scipy.ndimage.gaussian_filter(values, sigma, mode="constant")
     return cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_CONSTANT)
 
 
-def _spectrum(values: NDArray) -> NDArray[np.complex64]:
-    """Return the Fourier transform, of a size in which shifts up to `_MOST_SHIFT` do not wrap around."""
-    return scipy.fft.rfft2(values.astype(np.float32), (COARSE + _MOST_SHIFT, COARSE + _MOST_SHIFT))
+def _spectra(details: NDArray) -> NDArray[np.complex64]:
+    """Return the Fourier transforms of details [n, ...], each divided by its length; zeros stay zeros.
+
+    Their size is one in which shifts up to half of the side do not wrap around.
+    """
+    axes = tuple(range(1, details.ndim))
+    values = details / np.maximum(np.sqrt((details**2).sum(axis=axes, keepdims=True)), 1e-9)
+    return scipy.fft.rfftn(values.astype(np.float32), [n + n // 2 for n in details.shape[1:]], axes=axes)
+
+
+def _mirrorings() -> list[tuple[int, ...]]:
+    """Return the axes of an array along which a volume is mirrored in each position."""
+    return [tuple(axis for axis in range(3) if flips[axis]) for flips in product((False, True), repeat=3)]
+
+
+def _volume_poses(side: int) -> NDArray[np.float64]:
+    """Return the transforms [8, 4, 4] of the mirrorings, about the centre."""
+    poses = np.repeat(np.eye(4)[None], 8, axis=0)
+    for pose, axes in zip(poses, _mirrorings(), strict=True):
+        for axis in (_ORDER[axis] for axis in axes):
+            pose[axis, axis], pose[axis, 3] = -1, side - 1
+    return poses
 
 
 @lru_cache(maxsize=1)
@@ -374,17 +472,20 @@ def _poses() -> NDArray[np.float64]:
 
 def find_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
     """Find the pose with the largest correlation; None where nothing correlates."""
-    products = scipy.fft.irfft2(copy.spectra * source.spectrum, (COARSE + _MOST_SHIFT, COARSE + _MOST_SHIFT))
-    shifts = np.r_[-_MOST_SHIFT : _MOST_SHIFT + 1]
-    near = products[:, shifts[:, None], shifts]
-    pose, y, x = np.unravel_index(int(near.argmax()), near.shape)
-    if near[pose, y, x] <= 0:
+    d = source.fine.ndim
+    side = COARSE if d == 2 else len(source.fine)
+    most = side // 2
+    products = scipy.fft.irfftn(copy.spectra * source.spectrum, [side + most] * d, axes=range(1, d + 1))
+    shifts = np.r_[-most : most + 1]
+    near = products[:, *np.ix_(*[shifts] * d)]
+    pose, *steps = np.unravel_index(int(near.argmax()), near.shape)
+    agreement = float(near[pose, *steps])
+    if agreement <= 0:
         return None
-    matrix = _poses()[pose].copy()
-    matrix[:2, 2] += shifts[x], shifts[y]
-    factor = SIDE / COARSE
-    enlarge = np.array([[factor, 0, factor / 2 - 0.5], [0, factor, factor / 2 - 0.5], [0, 0, 1]])
-    return Pose(enlarge @ matrix @ np.linalg.inv(enlarge), float(near[pose, y, x]))
+    matrix = (_poses() if d == 2 else _volume_poses(side))[pose].copy()
+    matrix[:d, d] += shifts[steps][_ORDER[:d]]
+    enlarge = _scaled(np.full(d, len(source.fine) / side))
+    return Pose(enlarge @ matrix @ np.linalg.inv(enlarge), agreement)
 
 
 def unmoved_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
@@ -392,12 +493,25 @@ def unmoved_pose(copy: CopyDetails, source: SourceDetails) -> Pose | None:
 
     A region that was pasted at its own place is a small part of the image, and the rest may lie better elsewhere.
     """
-    overlay = _overlay(copy.plain, source, np.eye(3))
-    return None if overlay is None else Pose(np.eye(3), overlay.strength)
+    unmoved = np.eye(source.fine.ndim + 1)
+    overlay = _overlay(copy.plain, source, unmoved)
+    return None if overlay is None else Pose(unmoved, overlay.strength)
 
 
 def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Refine to an affine [3, 3]; None where that does not converge, or to a transform that no copy would have."""
+    """Refine to an affine transform; None where that does not converge, or to a transform that no copy would have."""
+    refined = (_refined_image if source.fine.ndim == 2 else _refined_volume)(copy, source, pose)
+    if refined is None or not np.isfinite(refined).all():
+        return None
+    stretches = np.linalg.svd(refined[:-1, :-1], compute_uv=False)
+    large, small = stretches.max(), stretches.min()
+    if small < _SCALE_LIMITS[0] or large > _SCALE_LIMITS[1] or large > _MOST_STRETCH * small:
+        return None
+    return refined
+
+
+def _refined_image(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Refine a pose [3, 3] by OpenCV's ECC."""
     pose_found = pose[:2].astype(np.float32)
     try:
         for blur in _ECC_BLURS:
@@ -407,12 +521,50 @@ def _refined(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float6
             )
     except cv2.error:
         return None
-    if not np.isfinite(pose_found).all():
-        return None
-    large, small = np.linalg.svd(pose_found[:, :2].astype(np.float64), compute_uv=False)
-    if small < _SCALE_LIMITS[0] or large > _SCALE_LIMITS[1] or large > _MOST_STRETCH * small:
-        return None
     return np.vstack([pose_found.astype(np.float64), [0, 0, 1]])
+
+
+def _refined_volume(
+    copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Refine a pose [4, 4] as ECC does, by steps of Gauss and Newton (inverse compositional), up to a gain."""
+    centre, refined = (len(copy.fine) - 1) / 2, pose
+    about = np.eye(4)
+    about[:3, 3] = centre
+    for blur, apart, most_steps in _VOLUME_STAGES:
+        one, other = (_blurred(details.fine, blur) for details in (copy, source))
+        every = (slice(None, None, apart),) * 3
+        slopes = np.stack([np.gradient(one, axis=axis)[every] for axis in _ORDER]).astype(np.float64)
+        one, inside = one[every], copy.inside[every]
+        places = np.stack(np.meshgrid(*(apart * np.arange(n) - centre for n in one.shape), indexing="ij"))[_ORDER]
+        places = np.concatenate([places, np.ones_like(places[:1])])  # x, y, z, 1
+        steepest = (slopes[:, None] * places[None]).reshape(12, -1)
+        normal = steepest @ steepest.T
+        if not np.linalg.cond(normal) < _MOST_CONDITION:
+            return None
+        for _ in range(most_steps):
+            laid = _placed(other, refined @ np.diag([apart, apart, apart, 1]), one.shape)
+            both = np.where(inside, laid, 0).astype(np.float64)  # 0 outside of the source
+            length = float((both**2).sum())
+            if not length > 0:
+                return None
+            rest = np.where(both != 0, float((both * one).sum()) / length * both - one, 0)
+            step = np.linalg.solve(normal, steepest @ rest.ravel()).reshape(3, 4)
+            change = about @ np.vstack([np.eye(3, 4) + step, [0, 0, 0, 1]]) @ np.linalg.inv(about)
+            if not np.abs(np.linalg.det(change)) > _SCALE_LIMITS[0] ** 3:
+                return None
+            refined = refined @ np.linalg.inv(change)
+            if np.abs(step @ [centre, centre, centre, 1]).max() < _STILL:
+                break
+    return refined
+
+
+def _placed(values: NDArray, matrix: NDArray[np.float64], shape: tuple[int, ...], mode: str = "constant") -> NDArray:
+    """Return what a canvas or a source shows at each place of a copy of this shape, linear; 0 outside of it."""
+    if values.ndim == 2:
+        return cv2.warpAffine(values, matrix[:2], shape[::-1], flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+    linear, shift = matrix[:3, :3][np.ix_(_ORDER, _ORDER)], matrix[:3, 3][_ORDER]
+    return scipy.ndimage.affine_transform(values, linear, shift, output_shape=shape, order=1, mode=mode)
 
 
 @dataclass(frozen=True)
@@ -432,27 +584,42 @@ class _Overlay:
 
 def _overlay(copy: SourceDetails, source: SourceDetails, pose: NDArray[np.float64]) -> _Overlay | None:
     """Compare details in one pose; None without details."""
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    laid = cv2.warpAffine(source.fine, pose[:2], (SIDE, SIDE), flags=flags)
-    there = cv2.warpAffine(source.inside.astype(np.float32), pose[:2], (SIDE, SIDE), flags=flags) > 0.5
+    side, axes = len(copy.fine), tuple(range(1, copy.fine.ndim + 1))
+    if np.array_equal(pose, np.eye(copy.fine.ndim + 1)):
+        laid, there = source.fine, source.inside
+    else:
+        laid = _placed(source.fine, pose, copy.fine.shape)
+        there = _placed(source.inside.astype(np.float32), pose, copy.fine.shape) > 0.5
     both, total = there & copy.inside, int(copy.inside.sum())
     one, other = copy.fine.astype(np.float64) * both, laid.astype(np.float64) * both
     n = int(both.sum())
     floors = _NOISE_FLOOR * (one**2).sum() / max(n, 1), _NOISE_FLOOR * (other**2).sum() / max(n, 1)
     if not min(floors) > 0:
         return None
-    sums = np.zeros((4, SIDE + 1, SIDE + 1))
-    sums[:, 1:, 1:] = np.stack([one * other, one**2, other**2, both]).cumsum(axis=1).cumsum(axis=2)
+    sums = np.zeros((4, *(side + 1 for _ in axes)))
+    inner = np.stack([one * other, one**2, other**2, both])
+    for axis in axes:
+        inner = inner.cumsum(axis=axis)
+    sums[:, *(slice(1, None) for _ in axes)] = inner
     strengths, covered = [], []
     for share in WINDOWS:
-        side = round(share * SIDE)
-        product, first, second, count = (
-            sums[:, side:, side:] - sums[:, :-side, side:] - sums[:, side:, :-side] + sums[:, :-side, :-side]
-        )[:, ::_STEP, ::_STEP]
+        product_sums, first, second, count = _window_sums(
+            sums, round(share * side), max(1, side // _STEPS[copy.fine.ndim])
+        )
         scale = np.sqrt(np.maximum(first, 0) + floors[0] * count) * np.sqrt(np.maximum(second, 0) + floors[1] * count)
-        r = np.divide(product, scale, out=np.zeros_like(product), where=count >= 1)
+        r = np.divide(product_sums, scale, out=np.zeros_like(product_sums), where=count >= 1)
         strength = np.sqrt(count / total) * np.arctanh(np.clip(r, -LARGEST_CORRELATION, LARGEST_CORRELATION))
         at = int(strength.argmax())
         strengths.append(float(strength.flat[at]))
         covered.append(1.0 if share == 1 else float(count.flat[at] / total))
     return _Overlay(tuple(strengths), covered[int(np.argmax(strengths))], n / total)
+
+
+def _window_sums(sums: NDArray, side: int, step: int) -> NDArray:
+    """Return the sums over all windows of a side, from the cumulative sums [4, ...] that begin with zeros."""
+    first, last = slice(None, -side, step), slice(side, None, step)
+    total = np.zeros(())
+    for low in product((False, True), repeat=sums.ndim - 1):
+        corner = sums[:, *(first if at else last for at in low[::-1])]
+        total = total - corner if sum(low) % 2 else total + corner
+    return total

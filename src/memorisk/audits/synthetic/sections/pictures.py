@@ -14,7 +14,7 @@ from memorisk.audits.comparison.pictures import (
     laid_on_one_another,
 )
 from memorisk.audits.run_images import Parts
-from memorisk.audits.synthetic.result import MATRIX, Listing, SyntheticSummary
+from memorisk.audits.synthetic.result import Listing, SyntheticSummary, matrices
 from memorisk.images.copies.near_copies import MIRRORED
 from memorisk.report.columns import booleans, column_texts, rows
 from memorisk.report.numbers import from_json
@@ -119,15 +119,11 @@ def _aligned(shown: ShownPairs, result: Result) -> dict[tuple[str, str, str], Pa
     """Return the pictures of the most similar pairs that alignment confirms."""
     if "alignments" not in result.tables:
         return {}
-    from memorisk.images.copies.alignment import lay  # OpenCV, which a page without pictures does without
-
     table = result.tables["alignments"]
     table = rows(table, booleans(table, "confirmed")).sort_values("similarity", ascending=False, kind="stable")
     pictures = {}
-    for row in table.head(MAX_PICTURES).to_dict("records"):
-        pair = str(row["training_image"]), str(row["image"])
-        real, synthetic = shown.images(pair)
-        matrix = np.array([float(row[name]) for name in MATRIX]).reshape(2, 3)
-        laid = lay(real, matrix, synthetic.shape[:2])
-        pictures[*pair, str(row["alignment"])] = laid_on_one_another(real, synthetic, laid)
+    table = table.head(MAX_PICTURES)
+    pairs = _ids(table, "training_image", "image")
+    for pair, words, matrix in zip(pairs, column_texts(table, "alignment"), matrices(table), strict=True):
+        pictures[*pair, words] = laid_on_one_another(*shown.laid(pair, matrix))
     return pictures
