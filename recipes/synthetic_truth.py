@@ -308,7 +308,7 @@ def held_to_truth(ways: Sequence[Way], one: Split, plants: slice, copies: slice)
     n_others, n = len(one.sets.synthetic.images), len(sets.synthetic.images)
     pixels = _no_pixels(len(one.rows[0]), len(one.rows[1]), n, one.plants.n)
     findings = compute_findings(sets, distances, pixels, one.plants, one.options)
-    assert findings.asked is not None
+    assert findings.queries is not None
     assert findings.power is not None
     groups = sets.train.manifest.groups.astype(str)
     copied = np.isin(findings.unit, groups[one.copies.source])
@@ -325,7 +325,7 @@ def held_to_truth(ways: Sequence[Way], one: Split, plants: slice, copies: slice)
         shares[f"true {kind}"] = findings.singled[n_others:][of_kind].mean() if of_kind.any() else math.nan
     return shares | {
         "train": len(findings.unit),
-        "held": findings.asked.n_held,
+        "held": findings.queries.n_held,
         "images": n_others,
         "copied": int(copied.sum()),
         "claimed": findings.power.recall.estimate,

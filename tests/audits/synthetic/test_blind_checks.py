@@ -136,7 +136,7 @@ def findings(*cuts: Any, dismissed: int = 0, p: float | None = None, one_each: b
     by = [SimpleNamespace(singled=SimpleNamespace(near=near, lead=lead)) for near, lead in cuts]
     asked = SimpleNamespace(counted=SimpleNamespace(one_each=one_each))
     pixels = SimpleNamespace(n_dismissed_near_pairs=dismissed, dismissed_near_p=p)
-    return SimpleNamespace(by=by, asked=asked, pixels=pixels, unlike=unlike)
+    return SimpleNamespace(by=by, queries=asked, pixels=pixels, unlike=unlike)
 
 
 def test_each_check_that_could_not_look_is_listed_by_its_reason() -> None:

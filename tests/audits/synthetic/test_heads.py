@@ -158,7 +158,7 @@ def test_the_level_holds_for_a_head_beside_a_measure(place: Path) -> None:
         ]
         options = synthetic_options({"detector": (NAME, "pixels"), "plants": 0})
         said = compute_findings(sets, distances, copies_of_nobody(*sizes), no_plants(sets.train), options)
-        asked = said.by[0].asked
+        asked = said.by[0].queries
         assert asked is not None
         share.append((asked.p_value <= 0.05).mean())
         listed, ahead = listed + bool(said.listed.any()), ahead + (said.p_ahead <= 0.05)

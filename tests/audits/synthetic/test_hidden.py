@@ -73,7 +73,7 @@ def test_few_patients_give_several_copies_but_never_two_of_one_kind(tmp_path: Pa
     train, synthetic = stores(tmp_path, 24, groups=[f"p{i // 2}" for i in range(24)])
     plants = draw_plants(train, synthetic, 20, seed=0)
     patients = train.manifest.groups[plants.source].tolist()
-    assert plants.asked == 20
+    assert plants.per_kind == 20
     assert Counter(plants.kind) == dict.fromkeys(PLANT_KINDS, 12)
     assert len(set(zip(plants.kind, patients, strict=True))) == plants.n
     assert set(Counter(patients).values()) == {7}

@@ -69,7 +69,7 @@ def copies_of_nobody(n_train: int, n_held: int, n_synthetic: int) -> PixelCopies
 @pytest.mark.parametrize(("measure", "audits"), [("euclidean", 40), thorough("mahalanobis", 20)])
 def test_the_level_over_audits(tmp_path: Path, measure: str, audits: int) -> None:
     found = [audited(tmp_path, seed, measure) for seed in range(audits)]
-    asked = [f.asked for f in found if f.asked is not None]
+    asked = [f.queries for f in found if f.queries is not None]
     share = np.array([(a.p_value <= 0.05).mean() for a in asked])
     c = int(0.05 * (N_HELD + 1))
     sd = betabinom.std(N_TRAIN, c, N_HELD + 1 - c) / N_TRAIN / np.sqrt(audits)
@@ -82,7 +82,7 @@ def test_the_level_over_audits(tmp_path: Path, measure: str, audits: int) -> Non
 def test_five_images_a_training_patient_are_no_copy(tmp_path: Path) -> None:
     """Held-out patients have one: compared by all images, honest sets would be called copies in most audits."""
     found = [audited(tmp_path, seed, "euclidean", each=5) for seed in range(20)]
-    asked = [f.asked for f in found if f.asked is not None]
+    asked = [f.queries for f in found if f.queries is not None]
     assert all(a.counted.one_each and (a.n_images == 5).all() for a in asked)
     assert sum(a.p_ahead <= 0.05 for a in asked) <= binom.ppf(0.999, len(found), 0.05)
     assert np.mean([(a.p_value <= 0.05).mean() for a in asked]) <= 0.05  # the list compares at as many images

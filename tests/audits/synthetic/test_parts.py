@@ -76,12 +76,12 @@ def test_windows_and_details_list_nobody_beside_whole_images(tmp_path):
         verdicts[detector] = found
     alone, every = verdicts[("details",)], verdicts[()]
     assert alone.p_ahead < 0.01  # the signal is there
-    assert every.by[3].asked is not None
-    assert every.by[3].asked.ahead == alone.by[0].asked.ahead
-    assert every.p_ahead == pytest.approx(every.by[0].asked.p_ahead)
+    assert every.by[3].queries is not None
+    assert every.by[3].queries.ahead == alone.by[0].queries.ahead
+    assert every.p_ahead == pytest.approx(every.by[0].queries.p_ahead)
     assert every.ahead_by == 0
     assert not (every.leader != 0).any()
-    assert [int(one.asked.listed.rejected.sum()) for one in every.by[1:]] == [0, 0, 0]
+    assert [int(one.queries.listed.rejected.sum()) for one in every.by[1:]] == [0, 0, 0]
 
 
 def test_details_single_out_a_copy_and_no_draw_of_a_fitted_generator(tmp_path):

@@ -52,7 +52,7 @@ class Plants:
     """Row of the synthetic image that a part of the copy is from, [P]; -1 for kinds without one."""
     required: np.ndarray
     """Whether a pass is about the kind, [P]; these come first."""
-    asked: int
+    per_kind: int
     """Number of copies of each required kind that the settings request."""
 
     @property
@@ -78,11 +78,11 @@ class PlantedSet:
     """Place of each plant, [P]."""
 
 
-def no_plants(train: ImageStore, asked: int = 0) -> Plants:
+def no_plants(train: ImageStore, per_kind: int = 0) -> Plants:
     """Return an empty set of plants."""
     empty, rows = np.empty(0, dtype=object), np.empty(0, dtype=np.int64)
     pixels = np.empty((0, *train.images.shape[1:]), train.images.dtype)
-    return Plants(pixels, empty, empty, rows, rows, np.empty(0, dtype=bool), asked)
+    return Plants(pixels, empty, empty, rows, rows, np.empty(0, dtype=bool), per_kind)
 
 
 def draw_plants(
@@ -140,7 +140,7 @@ def draw_plants(
         source=np.array([source for *_, source, _ in plants], dtype=np.int64),
         base=np.array([base for *_, base in plants], dtype=np.int64),
         required=np.array([kind in kinds for _, kind, *_ in plants], dtype=bool),
-        asked=per_kind,
+        per_kind=per_kind,
     )
 
 

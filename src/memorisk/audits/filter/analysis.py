@@ -168,7 +168,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> results.F
         synthetic_rejected=evidence.synthetic,
         real_rejected=evidence.real,
         audited=evidence.audited,
-        notes=(*sets.notes, *labels_note(sets.asked.labels.tolist(), sets.train.manifest.labels.tolist())),
+        notes=(*sets.notes, *labels_note(sets.candidates.labels.tolist(), sets.train.manifest.labels.tolist())),
         data_hash=results.Fingerprints(
             training=sets.train.data_hash,
             synthetic=sets.synthetic.data_hash,
@@ -208,7 +208,7 @@ def _summary(
 ) -> results.FilterSummary:
     sets = evidence.sets
     return results.FilterSummary(
-        names=set_names(sets, hidden.source(sets.asked.name), hidden),
+        names=set_names(sets, hidden.source(sets.candidates.name), hidden),
         shape=sets.train.images.shape[1:],
         numbers=numbers,
         setup=results.ScreeningSetup(

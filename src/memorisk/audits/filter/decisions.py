@@ -51,7 +51,7 @@ def decide_kept(sets: FilterSets, screened: Screening | None) -> Decision:
         screened: Scores of the images; None without a threshold, where nothing is kept.
     """
     row = {image: i for i, image in enumerate(sets.synthetic.manifest.images)}
-    place = np.array([row.get(image, -1) for image in sets.asked.images], dtype=np.int64)
+    place = np.array([row.get(image, -1) for image in sets.candidates.images], dtype=np.int64)
     reason = np.full(len(place), UNREADABLE, dtype=object)
     read = place >= 0
     reason[read] = NOT_FILTERED if screened is None else screened.reason[place[read]]

@@ -220,8 +220,8 @@ class KeptRows:
     def of(cls, sets: FilterSets, decision: Decision, names: Pseudonyms) -> "KeptRows":
         """Number the kept images by the ids that the run shows, which tell nothing of hidden ones."""
         rows = np.flatnonzero(decision.kept)
-        rows = rows[np.argsort(names.names(sets.asked.images[rows]).astype(str), kind="stable")]
-        files = np.full(sets.asked.n, "", dtype=object)
+        rows = rows[np.argsort(names.names(sets.candidates.images[rows]).astype(str), kind="stable")]
+        files = np.full(sets.candidates.n, "", dtype=object)
         files[rows] = clean_names(len(rows))
         return cls(rows, files)
 
@@ -244,11 +244,11 @@ def write_kept(
         InputError: A file cannot be read, or has colours of 16 bits.
     """
     rows = KeptRows.of(sets, decision, names).rows
-    sources = manifest_sources(sets.asked.subset(rows))
+    sources = manifest_sources(sets.candidates.subset(rows))
     write_clean_set(
         out / KEPT,
         sources,
-        training_labels(sets.asked.labels[rows].tolist(), sets.train.manifest.labels.tolist()),
+        training_labels(sets.candidates.labels[rows].tolist(), sets.train.manifest.labels.tolist()),
         PixelRule.of(options),
         audited=sets.synthetic.pixel_hashes[decision.place[rows]].tolist(),
         processes=process_count(None, sources),
@@ -454,7 +454,7 @@ def _write_kept_set(
 def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, names: Pseudonyms) -> None:
     """Write a row for each synthetic image, with its file in the kept set, as Parquet and as CSV."""
     files = KeptRows.of(evidence.sets, evidence.decision, names).files
-    file_of = dict(zip(names.names(evidence.sets.asked.images), files, strict=True))
+    file_of = dict(zip(names.names(evidence.sets.candidates.images), files, strict=True))
     table = result.per_image.assign(file=[file_of.get(image, "") for image in result.per_image["image"]])
     write_table(run / f"{MANIFEST}.parquet", table, recorded=True)
     write_csv(run / f"{MANIFEST}.csv", table)

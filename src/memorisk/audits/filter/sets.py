@@ -230,7 +230,7 @@ class FilterSets(ComparedParts):
     train: ImageStore
     synthetic: ImageStore
     """The images that could be read."""
-    asked: Manifest
+    candidates: Manifest
     """All synthetic images, those that could not be read among them."""
     unread: pd.DataFrame
     """Unread images: ``image, path, reason``; an image that has no row of its own goes by its path."""
@@ -253,7 +253,7 @@ class FilterSets(ComparedParts):
     @property
     def manifests(self) -> tuple[Manifest, Manifest | None, Manifest | None]:
         """Return the manifests of the training, calibration and all synthetic images."""
-        return self.train.manifest, None if self.calibration is None else self.calibration.manifest, self.asked
+        return self.train.manifest, None if self.calibration is None else self.calibration.manifest, self.candidates
 
     @property
     def exclusions(self) -> Exclusions:
@@ -302,7 +302,7 @@ def decode_sets(
     return FilterSets(
         train=train,
         synthetic=stores[SYNTHETIC],
-        asked=manifest,
+        candidates=manifest,
         unread=_unread(manifest, stores[SYNTHETIC]),
         calibration=calibration,
         left_out=left_out,

@@ -25,7 +25,7 @@ class FilterTables:
     def __init__(self, evidence: "FilterEvidence", names: Pseudonyms) -> None:
         self.e, self.key = evidence, names
         sets = evidence.sets
-        self.image, self.known = names.names(sets.asked.images), set(sets.asked.images)
+        self.image, self.known = names.names(sets.candidates.images), set(sets.candidates.images)
         self.train_image = names.names(sets.train.manifest.images)
         self.patient = names.names(sets.train.manifest.groups)
         self.names = list(display_names(evidence.detectors))
@@ -45,7 +45,7 @@ class FilterTables:
         table = pd.DataFrame(
             {
                 "image": self.image,
-                "label": sets.asked.labels,
+                "label": sets.candidates.labels,
                 "kept": decision.kept,
                 "reason": decision.reason,
                 **self._match(np.maximum(place, 0), place >= 0, n),
@@ -54,8 +54,10 @@ class FilterTables:
         if self.key.key is None:
             reasons = dict(zip(sets.unread["image"], sets.unread["reason"], strict=True))
             others = self._other_images(place)
-            detail = [str(reasons.get(image, other)) for image, other in zip(sets.asked.images, others, strict=True)]
-            table.insert(1, "path", sets.asked.table["path"].to_numpy(dtype=object))
+            detail = [
+                str(reasons.get(image, other)) for image, other in zip(sets.candidates.images, others, strict=True)
+            ]
+            table.insert(1, "path", sets.candidates.table["path"].to_numpy(dtype=object))
             table.insert(5, "detail", np.array(detail, dtype=object))
         more = self._without_row()
         whole = pd.concat([table, more], ignore_index=True) if len(more) else table
@@ -147,7 +149,7 @@ class FilterTables:
 
     def per_class(self) -> pd.DataFrame:
         """Return the counts by label, before and after."""
-        labels, is_kept = self.e.sets.asked.labels, self.e.decision.kept
+        labels, is_kept = self.e.sets.candidates.labels, self.e.decision.kept
         classes = sorted(set(labels))
         if classes in ([""], []):
             return pd.DataFrame()

@@ -89,7 +89,7 @@ def filter_evidence(loop: Loop, ledger: Ledger) -> FilterEvidence:
 def _with_drawn(loop: Loop, pixels: np.ndarray, **more: Any) -> FilterSets:
     """Return the sets of the loop with drawn images as the synthetic ones; further arguments as `store_of_pixels`."""
     drawn = store_of_pixels(pixels, loop.train, "drawn images", **more)
-    return replace(loop.sets, synthetic=drawn, asked=drawn.manifest)
+    return replace(loop.sets, synthetic=drawn, candidates=drawn.manifest)
 
 
 def bound_copies(ledger: Ledger, options: SynthesizeOptions) -> RegeneratedCopies:

@@ -52,7 +52,7 @@ def screen_block(loop: Loop, plan: pd.DataFrame, images: np.ndarray) -> Block:
     ids, labels = plan["image"].tolist(), plan["class"].tolist()
     drawn = store_of_pixels(loop.real.form.pixels(images), train, "drawn", ids=ids, labels=labels)
     both = stack_stores([drawn, select_rows(train, np.arange(min(TRAINING_BESIDE_BLOCK, len(train.images))))])
-    sets = replace(loop.sets, synthetic=both, asked=both.manifest, calibration=None)
+    sets = replace(loop.sets, synthetic=both, candidates=both.manifest, calibration=None)
     screening = screen(opened, sets, thresholds, no_progress)
     of_source = np.array([_of_source(one, train, both, plan) for one in opened])
     reason = screening.reason[:n]

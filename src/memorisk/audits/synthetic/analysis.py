@@ -91,7 +91,7 @@ def analyse_synthetic(
         copied = findings.unit[np.isin(names.names(findings.unit), flagged)]
         tables[SUBGROUPS] = subgroup_table(train, columns, copied.tolist())
         numbers = replace(numbers, subgroups=more_copied(tables[SUBGROUPS]))
-    if findings.asked is not None:
+    if findings.queries is not None:
         tables |= {
             "held_out": builder.held_out(),
             "exposures": builder.exposures(),
@@ -187,7 +187,7 @@ def numbers_of(
     look: SecondLook | None = None,
 ) -> results.SyntheticNumbers:
     """Return the numbers behind the verdict."""
-    sets, queries, checks = evidence.sets, found.asked, blind_checks(evidence, found, paired, look)
+    sets, queries, checks = evidence.sets, found.queries, blind_checks(evidence, found, paired, look)
     train, labels, unlike = sets.train.manifest, sets.synthetic.manifest.labels, found.unlike
     return results.SyntheticNumbers(
         units="patients" if train.groups_given else "images",
@@ -216,7 +216,7 @@ def numbers_of(
 
 
 def _set_counts(sets: Sets, found: Findings) -> results.SetCounts:
-    held, queries = None, found.asked
+    held, queries = None, found.queries
     if queries is not None:
         held = results.HeldOutCounts(n_held_images=len(found.held_patients), n_held_patients=queries.n_held)
     return results.SetCounts(
@@ -358,26 +358,26 @@ def _summary(
             )
             for view, one in zip(evidence.views, found.by, strict=True)
         ),
-        plants_asked=evidence.plants.asked,
-        sizes=None if found.asked is None else results.Sizes(most_images=int(found.asked.n_images.max())),
-        lists=() if found.asked is None else _lists(found.asked, options),
+        plants_asked=evidence.plants.per_kind,
+        sizes=None if found.queries is None else results.Sizes(most_images=int(found.queries.n_images.max())),
+        lists=() if found.queries is None else _lists(found.queries, options),
         settings=results.SyntheticSettings(**fields_of(results.SyntheticSettings, options)),
         pseudonymised=options.pseudonymise,
         versions=versions(),
     )
 
 
-def _lists(asked: ReversedQueries, options: SyntheticOptions) -> tuple[results.PossibleList, ...]:
+def _lists(queries: ReversedQueries, options: SyntheticOptions) -> tuple[results.PossibleList, ...]:
     """Count the held-out patients that a list of so many copied ones needs, for lengths around what is possible."""
-    n = len(asked.unit)
+    n = len(queries.unit)
     lengths = {1, *(max(1, round(n * share)) for share in (0.01, 0.05, 0.1, 0.2))}
-    if asked.testable:
-        lengths.add(asked.shortest_list)
+    if queries.testable:
+        lengths.add(queries.shortest_list)
     return tuple(
         results.PossibleList(
             copied_patients=length,
             share=length / n,
-            possible=asked.shortest_list <= length,
+            possible=queries.shortest_list <= length,
             held_out_patients_needed=held_out_needed(n, length, options.shared_level),
         )
         for length in sorted(lengths)

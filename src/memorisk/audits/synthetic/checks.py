@@ -82,6 +82,6 @@ def _pairs(paired: tuple[PairedFindings, ...]) -> Iterator[Check]:
 def _dismissals(found: Findings) -> Iterator[Check]:
     """Doubt dismissed pairs of images that take no part in the comparison of patients by one image each."""
     pixels = found.pixels
-    one_each = found.asked is not None and found.asked.counted.one_each
+    one_each = found.queries is not None and found.queries.counted.one_each
     if (n := pixels.n_dismissed_near_pairs) and (one_each or pixels.dismissed_near_p is None):
         yield _blind(DISMISSED, "dismissals-not-compared", n_pairs=n)

@@ -101,7 +101,7 @@ class SingledOut:
 class DetectorFindings:
     """Findings from one detector's distances."""
 
-    asked: ReversedQueries | None
+    queries: ReversedQueries | None
     """Section 5's p-values and list, dismissed pairs left out; None without held-out images."""
     exposed: Exposures | None
     """Synthetic images that expose the listed patients."""
@@ -173,14 +173,14 @@ class Findings:
     """Whether the second look confirms a plant, [P]."""
 
     @property
-    def asked(self) -> ReversedQueries | None:
+    def queries(self) -> ReversedQueries | None:
         """Return the queries of the detector with the smallest ``p_ahead``; its counts of patients are those of all."""
-        return self.by[self.ahead_by].asked
+        return self.by[self.ahead_by].queries
 
     @property
     def n_listed(self) -> int | None:
         """Return the number of listed training patients; None where no list was possible."""
-        return _n_listed([one.asked for one in self.by if one.asked is not None])
+        return _n_listed([one.queries for one in self.by if one.queries is not None])
 
 
 def compute_findings(
@@ -213,10 +213,10 @@ def compute_findings(
         _of_detector(d, lists[i][0] if lists else None, copies, plants, patients, theirs, number, options.seed)
         for i, d in enumerate(distances)
     )
-    alone = [math.inf if one.asked is None or i not in listing else one.asked.p_ahead for i, one in enumerate(by)]
+    alone = [math.inf if one.queries is None or i not in listing else one.queries.p_ahead for i, one in enumerate(by)]
     ahead_by = int(np.argmin(alone))
-    near = [queries.p_value for i in listing if (queries := by[i].asked) is not None]
-    listed = _any(len(unit), [one.asked.listed.rejected for one in by if one.asked])
+    near = [queries.p_value for i in listing if (queries := by[i].queries) is not None]
+    listed = _any(len(unit), [one.queries.listed.rejected for one in by if one.queries])
     exposing = np.zeros(len(sets.synthetic.images), bool)
     exposing[[row for one in by if one.exposed is not None for row in one.exposed.images]] = True
     before = _any(len(unit), [was.listed.rejected for _, was in lists])
@@ -299,9 +299,9 @@ def listing_detectors(distances: Sequence[Distances]) -> list[int]:
     return whole or list(range(len(distances)))
 
 
-def _without_list(asked: ReversedQueries) -> ReversedQueries:
+def _without_list(queries: ReversedQueries) -> ReversedQueries:
     """Return the findings of one detector on patients, without its list."""
-    return replace(asked, listed=benjamini_hochberg(np.ones(len(asked.p_value)), VERDICT_LEVEL))
+    return replace(queries, listed=benjamini_hochberg(np.ones(len(queries.p_value)), VERDICT_LEVEL))
 
 
 def _far(distances: Sequence[Distances], by: Sequence[DetectorFindings]) -> list[int]:
@@ -355,7 +355,7 @@ def _lists(
 
 def _of_detector(
     d: Distances,
-    asked: ReversedQueries | None,
+    queries: ReversedQueries | None,
     copies: PixelCopies,
     plants: Plants,
     patients: np.ndarray,
@@ -365,12 +365,12 @@ def _of_detector(
 ) -> DetectorFindings:
     exposed = near_new = power = singled = None
     set_p, plant_p = np.full(len(d.synthetic), np.nan), np.full(plants.n, np.nan)
-    if asked is not None:
-        exposed = exposures(asked, d.standing, d.standing_nearest, patients)
-        images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
+    if queries is not None:
+        exposed = exposures(queries, d.standing, d.standing_nearest, patients)
+        images_of = dict(zip(queries.unit.tolist(), queries.n_images.tolist(), strict=True))
         set_p = planted_p_values(d.synthetic, [images_of[p] for p in patients[d.nearest]], d.held, theirs)
         near_new = nearness(d.synthetic, d.held_to_train, theirs, d.second)
-        singled = _singled_out(d, copies, asked, patients, theirs, SINGLED_OUT_LEVEL / number)
+        singled = _singled_out(d, copies, queries, patients, theirs, SINGLED_OUT_LEVEL / number)
         if plants.n:
             source = patients[plants.source]
             plant_p = planted_p_values(d.plant_source, [images_of[s] for s in source], d.held, theirs)
@@ -378,14 +378,14 @@ def _of_detector(
             power = _power_of(singled.plants(), plants, plants.required, patients, seed)
     unlike = _exchangeability_test(d, patients, theirs, number, seed)
     return DetectorFindings(
-        asked, exposed, set_p, near_new, plant_p, singled, power, unlike, literature_statistics(d, theirs, seed)
+        queries, exposed, set_p, near_new, plant_p, singled, power, unlike, literature_statistics(d, theirs, seed)
     )
 
 
 def _singled_out(
     d: Distances,
     copies: PixelCopies,
-    asked: ReversedQueries,
+    queries: ReversedQueries,
     patients: np.ndarray,
     theirs: np.ndarray,
     chance: float,
@@ -399,7 +399,7 @@ def _singled_out(
     themselves, without those that lie apart. A generator that is fitted to few images draws from what these span, so
     that by details all training patients lie nearer to the set; a copy lies nearer than they do.
     """
-    counted, trials = asked.counted, float(len(asked.unit))
+    counted, trials = queries.counted, float(len(queries.unit))
     if counted.one_each:
         trials *= max(1.0, counted.mean_train / counted.mean_held)
     held_unit = np.unique(theirs, return_inverse=True)[1]

@@ -122,8 +122,8 @@ def _ahead(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
     d = evidence.views[found.ahead_by].distances
     at = np.searchsorted(found.unit, found.patients)
     least = group_values(d.standing, found.patients)[at]
-    assert found.asked is not None
-    ahead = preceding_units(d.standing, d.held, found.patients, found.asked.counted)[at]
+    assert found.queries is not None
+    ahead = preceding_units(d.standing, d.held, found.patients, found.queries.counted)[at]
     for row in np.flatnonzero((d.standing <= least) & ahead):
         yield Flag(int(d.standing_nearest[row]), int(row), AHEAD_OF_HELD_OUT, -float(d.standing[row]))
 

@@ -127,7 +127,7 @@ class SyntheticTables:
         return self.key.ordered(table, "group")
 
     def _patient_rows(self, view: DetectorView, found: DetectorFindings) -> dict[str, np.ndarray]:
-        d, patients, queries = view.distances, self.findings.patients, found.asked
+        d, patients, queries = view.distances, self.findings.patients, found.queries
         distance = group_values(d.standing, patients)
         index = np.searchsorted(self.findings.unit, patients)
         nearest_row = np.full(len(distance), -1)
@@ -451,7 +451,7 @@ def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame
     rows, listing = [], listing_detectors([view.distances for view in evidence.views])
     for place, (view, one) in enumerate(zip(evidence.views, found.by, strict=True)):
         recall = None if one.power is None else one.power.recall
-        queries = one.asked if place in listing else None
+        queries = one.queries if place in listing else None
         rows.append(
             {
                 "detector": view.name,
