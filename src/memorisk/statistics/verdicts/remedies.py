@@ -23,6 +23,10 @@ MOST_TIMES = 100
 """Largest number of times the patients at hand that a sentence asks for; beyond it only "many more"."""
 
 
+ONCE_SETTLED = "once that is settled, for the other reasons: "
+"""Beginning of a remedy that decides nothing before what these data cannot decide is settled otherwise."""
+
+
 class Way(StrEnum):
     """Kind of a remedy."""
 
@@ -146,6 +150,8 @@ def claims_instead(ways: Sequence[Ways]) -> list[SmallerClaim]:
 def advice(ways: Sequence[str | Ways], units: UnitNames, *, n_models: int = 0, elsewhere: bool = False) -> list[str]:
     """Say what would decide an audit, and what these data cannot decide.
 
+    Where these data leave a doubt open, the remedies of the others decide nothing by themselves; each says so.
+
     Args:
         ways: Sentence, or ways with numbers, that settle each doubt; in the order in which to settle them.
         units: Names of a group.
@@ -161,8 +167,10 @@ def advice(ways: Sequence[str | Ways], units: UnitNames, *, n_models: int = 0, e
         more = f"; and {len(cannot) - MOST_NAMED} more such reasons" if len(cannot) > MOST_NAMED else ""
         sentences.append(f"these data cannot decide it: {'; '.join(cannot[:MOST_NAMED])}{more}")
         sentences += [claim_words(claim, units) for claim in claims_instead(numbered)]
+    start = ONCE_SETTLED if closed else ""
     sentences += [
-        remedy_words(remedy, units, n_models=n_models, elsewhere=elsewhere) for remedy in chosen_remedies(numbered)
+        f"{start}{remedy_words(remedy, units, n_models=n_models, elsewhere=elsewhere)}"
+        for remedy in chosen_remedies(numbered)
     ]
     return [*sentences, *(way for way in ways[first:] if isinstance(way, str))]
 
