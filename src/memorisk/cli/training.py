@@ -299,7 +299,9 @@ def _add_study(kind: StudyKind) -> None:
         executor: EXECUTOR = None,
         cluster: CLUSTER = None,
     ) -> int:
-        config = with_executor(read_yaml(file, flags=False), executor, cluster)
+        from memorisk.studies.engine.study_file import underscored
+
+        config = with_executor(underscored(read_yaml(file, flags=False)), executor, cluster)
         if kind.takes_functions and isinstance(settings := config.setdefault("settings", {}), dict):
             set_function_folder(settings, "python_path", file)
         if not tables_only:

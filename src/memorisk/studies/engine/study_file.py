@@ -11,6 +11,36 @@ from memorisk.runs.settings import check_names, setting_names
 
 StudyProtocol = Literal["paper", "corrected"]
 _PATHS = ("image_root", "labels_csv", "store")
+_OWN_NAMES = ("architectures", "datasets", "defences", "arms", "training", "bases")
+"""Sections whose keys are names of the user or of networks, which may hold a hyphen, and no settings."""
+
+
+def underscored(config: Mapping[str, Any], what: str = "the study") -> dict[str, Any]:
+    """Return a study's file with an underscore in place of each hyphen in the names of its settings.
+
+    Settings are flags of other commands, too, so that users write `group-from` as they write `--group-from`.
+
+    Args:
+        config: Contents of the file, or of a part of it.
+        what: Part of the file, for the message.
+
+    Raises:
+        InputError: A setting is there in both spellings.
+    """
+    settings: dict[str, Any] = {}
+    for key, value in config.items():
+        name = str(key).replace("-", "_")
+        if name in settings:
+            raise InputError(f"{name} of {one_line(what, 60)} is there twice, with a hyphen and with an underscore")
+        settings[name] = value
+        if isinstance(value, Mapping) and name in _OWN_NAMES:
+            settings[name] = {
+                own: underscored(inner, str(own)) if isinstance(inner, Mapping) else inner
+                for own, inner in value.items()
+            }
+        elif isinstance(value, Mapping):
+            settings[name] = underscored(value, name)
+    return settings
 
 
 def read_protocol(config: Mapping[str, Any], keys: Collection[str]) -> StudyProtocol:
