@@ -46,6 +46,8 @@ CONFIG = "config.yaml"
 LOG = "log.jsonl"
 STAGE = "stage.json"
 """Name of the file that shows how far a running run is."""
+WEIGHTS_HASH = "weights_hash"
+"""Name of the hash, in an identity, of the file of weights that trainings start from."""
 _STAGE_SECONDS = 2.0  # between two writes of the stage
 _KINDS = ("audit", "study", "comparison", "benchmark", "train")  # keys of an identity that name its kind
 _ANOTHER = "Choose another folder, or delete that one"
@@ -293,6 +295,8 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
                 difference += other_settings(before, now)
             if name == "data_hash":
                 difference = f"of other data, or of the same read with other settings{other_settings(before, now)}"
+            if name == WEIGHTS_HASH:
+                difference = f"that started from other weights than {one_line(now.get('weights'), 120)} holds now"
             raise InputError(f"--out {one_line(out)} holds a run {difference}. {_ANOTHER}")
 
 

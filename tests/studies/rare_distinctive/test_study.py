@@ -14,6 +14,7 @@ from PIL import Image
 
 import memorisk
 from memorisk.audits.classifier.options import PAPER_SEEDS
+from memorisk.audits.classifier.run import audit_classifier
 from memorisk.images.options import ImageOptions
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.models.weight_files import save_weights
@@ -251,6 +252,24 @@ def test_weights_of_a_finished_cell_are_needed_again_for_new_seeds_only(tmp_path
             study_rare_distinctive(more, out=out)
         cell = out / "cells" / "digits" / "A" / "config.yaml"
         cell.write_text(yaml.safe_dump({**yaml.safe_load(cell.read_text()), "seeds": [123, 456]}))
+    assert trained(out) == before
+
+
+def test_a_cell_whose_weights_were_replaced_gets_no_new_seeds(tmp_path: Path) -> None:
+    """New models would start from other weights, and count as the same audit; without work the cell is refused, too."""
+    weights, out = tmp_path / "a.safetensors", tmp_path / "s"
+    save_weights(weights, create_model("small_cnn", num_classes=10, in_chans=1, image_size=8, seed=0))
+    asked = config(architectures={"A": {"model": "small_cnn", "weights": str(weights)}}, seeds=[123])
+    assert study_rare_distinctive(asked, out=out).failed == {}
+    before = trained(out)
+    save_weights(weights, create_model("small_cnn", num_classes=10, in_chans=1, image_size=8, seed=1))
+    for seeds in ([123], [123, 456]):
+        with pytest.raises(InputError, match=r"digits, A started from other weights than \S+a\.safetensors holds now"):
+            study_rare_distinctive({**asked, "seeds": seeds}, out=out)
+        with pytest.raises(InputError, match=r"holds a run that started from other weights than \S+a\.safetensors"):
+            audit_classifier("digits", out=out / "cells" / "digits" / "A", weights=str(weights), model="small_cnn",
+                             seeds=seeds, **QUICK)  # fmt: skip
+    assert study_rare_distinctive(asked, out=out, tables_only=True).failed == {}
     assert trained(out) == before
 
 

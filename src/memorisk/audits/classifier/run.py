@@ -186,7 +186,7 @@ class ClassifierAudit(Audit[_Prepared, _Prepared, Result]):
     def identity(self, evidence: _Prepared) -> dict[str, Any]:
         """Return images, design and recipe; seeds may be added."""
         recipe = evidence.recipe.describe()
-        return identity(self.options, evidence.store.data_hash, recipe)
+        return identity(self.out, self.options, evidence.store.data_hash, recipe)
 
     def started(self, evidence: _Prepared) -> dict[str, Any]:
         """Note the device of the trainings."""

@@ -19,6 +19,7 @@ from memorisk.audits.classifier.evidence import SCORES
 from memorisk.audits.classifier.explanations.result import BEFORE
 from memorisk.audits.classifier.explanations.run import explain
 from memorisk.audits.classifier.options import ClassifierOptions, saved_options
+from memorisk.audits.classifier.planning.plan import weights_identity
 from memorisk.audits.classifier.result import ClassifierVerdict
 from memorisk.audits.classifier.retraining.defences import audit_defences
 from memorisk.audits.classifier.run import audit_classifier
@@ -31,7 +32,7 @@ from memorisk.runs.checksums import is_intact
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import file_fingerprint, json_value, read_json, write_json
-from memorisk.runs.folder import CONFIG, RunFolder, is_hidden, read_config
+from memorisk.runs.folder import CONFIG, WEIGHTS_HASH, RunFolder, is_hidden, read_config
 from memorisk.runs.settings import setting_names
 from memorisk.runs.workload import Progress, no_progress
 from memorisk.studies.engine.runner import named_progress, run_cells
@@ -78,6 +79,27 @@ def check_part(name: str, folder: Path, settings: dict[str, Any], *, unfinished:
                     f"the same settings, name another --out, or remove {one_line(inner)}"
                 )
         _check_seeds(name, inner, before, now)
+
+
+def check_weights(name: str, folder: Path, settings: dict[str, Any]) -> None:
+    """Refuse a file of weights that is not the one from which the models of a cell started.
+
+    Args:
+        name: Name of the part, for the message.
+        folder: Folder of a cell, or of a comparison of regimes.
+        settings: Settings of the present command.
+
+    Raises:
+        InputError: The file holds other weights: new seeds would start from them, and count as the same audit.
+    """
+    for inner in _audits(folder):
+        before = read_config(inner)["run"].get(WEIGHTS_HASH)
+        now = weights_identity(inner, saved_options(settings)).get(WEIGHTS_HASH)
+        if before != now:
+            raise InputError(
+                f"{name} started from other weights than {one_line(settings['weights'], 120)} holds now: restore the "
+                f"file, name another --out, or remove {one_line(inner)}"
+            )
 
 
 def _audits(folder: Path) -> Iterator[Path]:
@@ -198,7 +220,9 @@ class RareStudy(Study[StudyResult]):
             check_part(part.name, part.folder, part.settings)
 
     def check(self, progress: Progress) -> None:
-        """Refuse missing weights of cells with work left: a cell would be refused hours after the first began."""
+        """Refuse weights that were replaced, and missing ones of cells with work left, before any cell begins."""
+        for part in self.parts:
+            check_weights(part.name, part.folder, part.settings)
         refuse_missing(
             (
                 weights

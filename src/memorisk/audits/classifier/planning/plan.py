@@ -1,6 +1,7 @@
 """Plan of an audit: the parts, the designs, the trainings and their cost."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,11 @@ from memorisk.audits.classifier.options import ClassifierOptions, TwinOptions
 from memorisk.audits.pseudonyms import draw_seed
 from memorisk.images.manifest import Manifest, refuse_leaking_splits, require_labels
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
+from memorisk.models.classifiers.specs import names_file
 from memorisk.runs.errors import InputError, listed, one_line
+from memorisk.runs.files import file_fingerprint
+from memorisk.runs.folder import CONFIG, WEIGHTS_HASH, read_config
+from memorisk.runs.storage.mirror import local_source
 from memorisk.training.classifiers.twins import TwinDesign, paper_design, placebo_design, twin_design
 from memorisk.training.engine.data import ordered_classes, training_labels
 
@@ -233,10 +238,29 @@ def _items(manifest: Manifest, parts: Parts) -> tuple[Items, np.ndarray, np.ndar
     return items, at, np.array([number[n] for n in names], dtype=np.int64)
 
 
-def identity(options: ClassifierOptions, data_hash: str, training: dict[str, Any]) -> dict[str, Any]:
+def weights_identity(folder: Path, options: ClassifierOptions) -> dict[str, str]:
+    """Return the hash of the file that trainings start from, as images have one; empty where no file is named.
+
+    A finished run needs no weights: where the file is gone, the hash is the one that the run folder holds.
+
+    Args:
+        folder: The run folder; need not exist.
+        options: Settings of the audit.
+    """
+    if options.weights is None or not names_file(options.weights):
+        return {}
+    file = local_source(options.weights)
+    if file.is_file():
+        return {WEIGHTS_HASH: file_fingerprint(file)}
+    written = read_config(folder)["run"] if (folder / CONFIG).is_file() else {}
+    return {WEIGHTS_HASH: written[WEIGHTS_HASH]} if WEIGHTS_HASH in written else {}
+
+
+def identity(folder: Path, options: ClassifierOptions, data_hash: str, training: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that a later command may not change in a run folder."""
     return {
         "data_hash": data_hash,
+        **weights_identity(folder, options),
         "design": options.chosen_design,
         "splits": options.splits,
         "split_seed": options.split_seed,
