@@ -136,6 +136,24 @@ def test_images_that_nobody_dismissed_stay_behind(
     assert (alone.images, alone.suspicious) == (150, [])
 
 
+def test_images_stay_behind_by_their_content_and_not_by_their_name(runs: Path, tmp_path: Path) -> None:
+    """In a set that is numbered anew, the names of the copies belong to other images."""
+    named = set(pd.read_csv("runs/copies/review.csv", dtype=str)["synthetic_image"])
+    files, anew = sorted(Path("copies").iterdir()), tmp_path / "anew"
+    anew.mkdir()
+    for file, place in zip(files, [*files[1:], files[0]], strict=True):
+        shutil.copy(file, anew / place.name)
+    shutil.copy(Path("copies") / min(named), anew / "twice.png")
+    found = release(anew, tmp_path / "out", without="runs/copies")
+    copies = {(Path("copies") / name).read_bytes() for name in named}
+    assert {(anew / name).read_bytes() for name in found.suspicious} == copies
+    assert (found.images, len(found.suspicious)) == (150 + 1 - 17, 17)
+    (anew / found.suspicious[0]).unlink()
+    (anew / "twice.png").unlink()
+    with pytest.raises(InputError, match="has no image with the pixels of 'copies"):
+        release(anew, tmp_path / "less", without="runs/copies")
+
+
 def test_a_set_that_was_changed_after_its_audit_is_not_released(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

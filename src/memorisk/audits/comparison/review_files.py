@@ -116,11 +116,14 @@ def _judged_lines_of(file: Path) -> dict[Contents, JudgedLine]:
     return lines
 
 
-def undismissed_images(source: Path) -> list[str]:
-    """Name the synthetic images of all pairs that are not dismissed, in the order of the files.
+def undismissed_images(source: Path) -> dict[str, str]:
+    """Name the synthetic images of all pairs that are not dismissed, with the keys of their contents.
 
     Args:
         source: Path of a review file, or the folder of a run: then all of its review files are read, the viewer's last.
+
+    Returns:
+        Key of the content of each image by its id, in the order of the files.
 
     Raises:
         InputError: The file does not exist, or a line cannot be understood.
@@ -132,9 +135,8 @@ def undismissed_images(source: Path) -> list[str]:
             pair, judged = str(row["pair"]).strip(), _judgement(row, f"{one_line(file)}, line {number}")
             images.setdefault(pair, []).append(str(row["synthetic_image"]))
             verdicts[pair] = verdicts.get(pair) if judged is None else judged.verdict
-    return list(
-        dict.fromkeys(name for pair, verdict in verdicts.items() if verdict != DISMISS for name in images[pair])
-    )
+    pairs = [pair for pair, verdict in verdicts.items() if verdict != DISMISS]
+    return {name: pair.partition(BETWEEN)[0] for pair in pairs for name in images[pair]}
 
 
 def _read_review_table(path: Path) -> pd.DataFrame:

@@ -4,7 +4,7 @@ Images get the size, channels and depth of their audit, weights the tensors that
 else the original files and folders hold (finer patterns, text, previews, further frames, other files) stays behind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -18,22 +18,24 @@ from memorisk.audits.compared_images import ComparedImages, training_labels
 from memorisk.audits.comparison.review_files import undismissed_images
 from memorisk.audits.feature.result import FeatureVerdict
 from memorisk.audits.filter.result import AUDIT, KEPT
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.release.binding import compared_images
 from memorisk.audits.release.integrity import FinishedAudit, open_finished_audit
 from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions, of_synthetic_images
-from memorisk.images.pixels import PixelRule
+from memorisk.images.pixels import PixelRule, Source, hash_pixels
 from memorisk.images.readers.headers import uncovered_frames
 from memorisk.images.sources.overlap import path_sources, refuse_among, refuse_overlap
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import manifest_sources
 from memorisk.images.store_writer import process_count
 from memorisk.report.kinds import kind_of
-from memorisk.runs.errors import InputError, one_line, plural
+from memorisk.report.options import ReportOptions
+from memorisk.runs.errors import InputError, MissingExtraError, one_line, plural
 from memorisk.runs.folder import CONFIG, is_hidden, read_config, restore_paths
 from memorisk.runs.locks import folder_lock
-from memorisk.runs.settings import settings_of, takes_settings
+from memorisk.runs.settings import settings_of, takes_settings, written_settings
 from memorisk.runs.workload import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -164,11 +166,16 @@ def _release_images(
         )
     manifest = load_manifest(source, options)
     refuse_among(target, manifest)
-    suspicious = [] if without is None else undismissed_images(Path(without))
+    contents = {} if without is None else undismissed_images(Path(without))
     if compared is not None and not compared.unread and manifest.n != len(compared.pixels):
         now, then = plural(manifest.n, "image", "images"), f"{len(compared.pixels):,}"
         raise InputError(f"{one_line(source)} holds {now}, and the audit compared {then}: audit the set as it is now")
-    manifest = _leave_out(manifest, suspicious)
+    suspicious = [] if without is None else _named_images(manifest, contents, Path(without), progress)
+    if suspicious:
+        remaining = np.flatnonzero(~np.isin(manifest.images, suspicious))
+        if not len(remaining):
+            raise InputError(f"the review names every image of {manifest.name}: nothing is left to release")
+        manifest = manifest.subset(remaining)
     sources, labels = manifest_sources(manifest), manifest.labels.tolist()
     allowed = labels if compared is None else training_labels(labels, compared.labels)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -195,23 +202,51 @@ def _release_images(
     return Export(target, len(written.names), unread, frames, n_labels, manifest.labels_left_out, suspicious)
 
 
-def _leave_out(manifest: Manifest, suspicious: Sequence[str]) -> Manifest:
-    """Return a set without some of its images.
+def _named_images(manifest: Manifest, contents: Mapping[str, str], review: Path, progress: Progress) -> list[str]:
+    """Return the ids of the images that a review names, by their content where the review lies in its run.
+
+    An id does not tell the image: in a set that was numbered anew, other images than the copies would stay behind.
+
+    Args:
+        manifest: Images of the set.
+        contents: Key of the content of each image by its id in the review, as `undismissed_images` returns them.
+        review: Review file, or run folder.
+        progress: Called with (stage, done, total).
 
     Raises:
-        InputError: One of them is not there, or no other one is.
+        InputError: An image of the review is not there.
     """
-    images = set(manifest.images.tolist())
-    unknown = next((name for name in suspicious if name not in images), None)
-    if unknown is not None:
+    run = review if review.is_dir() else review.parent
+    if (run / CONFIG).is_file():
+        config = read_config(run)
+        rule = PixelRule.of(_image_options(config))
+        names = Pseudonyms.from_options(ReportOptions(**written_settings(ReportOptions, config)))
+        hashes = list[str]()
+        for done, source in enumerate(manifest_sources(manifest), start=1):
+            hashes.append(_content_key(source, rule, names))
+            progress("comparing images with those of the review", done, manifest.n)
+        keys, why = np.array(hashes, dtype=object), "with the pixels of"
+        names_by_key = {key: name for name, key in contents.items()}
+    else:
+        keys, why = manifest.images.astype(object), "called"
+        names_by_key = {name: name for name in contents}
+    present = set(keys.tolist())
+    if unknown := next((name for key, name in names_by_key.items() if key not in present), ""):
         raise InputError(
-            f"{manifest.name} has no image {one_line(unknown, 60)!r}, which the review names: give the set that "
-            "was audited, read with the same settings (a run with --pseudonymise hides the names)"
+            f"{manifest.name} has no image {why} {one_line(unknown, 60)!r}, which the review names: give the set that "
+            "was audited (of a run with --pseudonymise on the machine of its key)"
         )
-    remaining = np.flatnonzero(~np.isin(manifest.images, suspicious))
-    if not len(remaining):
-        raise InputError(f"the review names every image of {manifest.name}: nothing is left to release")
-    return manifest.subset(remaining)
+    return manifest.images[np.isin(keys, list(names_by_key))].tolist()
+
+
+def _content_key(source: Source, rule: PixelRule, names: Pseudonyms) -> str:
+    """Return the key of an image's content in a run's review; empty where it cannot be read."""
+    try:
+        return str(names.names([hash_pixels(rule.prepare(rule.read(source)))])[0])
+    except MissingExtraError:
+        raise
+    except (InputError, OSError):
+        return ""
 
 
 def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
