@@ -108,7 +108,7 @@ def test_it_counts_people_copies_and_what_was_noticed_as_the_run_does(runs: Path
     assert "images are copies of images of people. Tried: copies that are unchanged or mirrored, and no others" in clean
     assert "It says nothing of copies that are turned, noisy, compressed, cropped or pasted in part" in clean
     assert "Other kinds, mostly missed: " in clean
-    assert "This is no proof that nobody can be recognised" in clean
+    assert "This does not prove that no person can be recognised" in clean
     assert "No file was tied to this audit" not in clean
     assert "No file was tied to this audit" in visible_text(make_statement("runs/losses"))
 
@@ -213,7 +213,7 @@ def test_a_doubt_says_its_reasons_in_plain_words_each_once(runs: Path) -> None:
     )
     told = with_figures(make_statement("runs/clean"), "undecided", *reasons, same_pixels_held_out=4)
     text = main_part(visible_text(told))
-    assert text.count("4 generated images are images of somebody on whom nothing should have been trained") == 1
+    assert text.count("4 generated images are, point for point, an image of a person who should not") == 1
     assert "Why: the images are not alike; some files were not read." in text
     assert "the very pixels" not in text
     assert "beside a pass" not in text

@@ -100,7 +100,7 @@ def test_an_unsigned_statement_is_said_to_be(runs, tmp_path, keys, capsys) -> No
         assert said in line
     code, line = asked(capsys, "runs/clean", "clean", "--key", keys / "ours.pub.pem")
     assert code == 1
-    assert "is a run, which nobody signs" in line
+    assert "is a run, and only statements are signed" in line
 
 
 def test_a_forged_statement_passes_for_nobodys_but_its_authors(runs, tmp_path, keys, capsys) -> None:

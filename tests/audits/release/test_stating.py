@@ -59,12 +59,12 @@ def test_each_kind_says_what_its_run_says(runs: Path, name: str) -> None:
 def test_who_took_every_image_for_a_patient_is_told_and_counts_images(runs: Path, tmp_path: Path) -> None:
     audit_synthetic("train", "clean", held_out="held", out=tmp_path / "run", one_image_per_patient=True, **PASSES)
     (audit,) = make_statement(tmp_path / "run").audits
-    assert any("whoever ran this said so" in text for text in audit.assumptions)
+    assert any("the user asserted this" in text for text in audit.assumptions)
     assert audit.units == "images"
     assert not any("patients" in figure.title for figure in audit.figures)
     (known,) = make_statement("runs/clean").audits
     assert known.units == "patients"
-    assert not any("whoever ran this" in text for text in known.assumptions)
+    assert not any("the user asserted this" in text for text in known.assumptions)
     for told in (audit, known):
         assert not any(text.startswith("Columns") for text in told.limits)
 

@@ -199,7 +199,7 @@ def test_numbers_as_they_are_written_and_no_key_twice(tmp_path: Path, capsys: py
     assert "lr is 'fast'" in refusal(capsys, "study", "unique-features", "--config", file, "--out", out)
     file.write_text(text + text)
     assert "stands twice" in refusal(capsys, "study", "unique-features", "--config", file, "--out", out)
-    file.write_text(text.replace("references", "mark-scale"))
+    file.write_text(text.replace("references", "mark_scales"))
     said = refusal(capsys, "study", "unique-features", "--config", file, "--out", out)
     assert "Did you mean 'mark_scale'?" in said
 

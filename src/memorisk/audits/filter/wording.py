@@ -34,7 +34,7 @@ SENTENCES = {
 """Advice on the kept images, by status; the sentence of their audit follows."""
 NOTHING_TO_SHARE = "Every synthetic image was rejected, so there is nothing to share."
 MORE_PEOPLE = (
-    "The guarantee that was asked for needs images of more people whom neither the generator nor a detector has seen. "
+    "The requested guarantee needs images of more people whom neither the generator nor a detector has seen. "
     "Without them there is no threshold, and no image is kept."
 )
 AUDITED = (

@@ -102,7 +102,7 @@ def _models(run: FinishedAudit, subject: Subject, offered: ReleaseFiles) -> Bind
     models = FeatureVerdict.read(run.verdict).models.models
     kinds = {str(model.get("kind")) for model in models}
     if not kinds <= {"onnx", "network"}:
-        why = "Outputs, or a function of the user's, were asked: which file they come from cannot be seen."
+        why = "Outputs, or a function of the user, were audited: the file that they come from is not known."
         return Binding(replace(subject, what="outputs", why=why))
     if kinds != {"network"}:
         return Binding(replace(subject, why=_PROGRAM))

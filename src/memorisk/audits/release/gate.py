@@ -357,7 +357,7 @@ def _statement(source: Path, keys: Sequence[Path], offered: Sequence[_ReleaseFil
     from memorisk.audits.release.statement import state_runs
 
     if keys:
-        raise SignatureError(f"{one_line(source)} is a run, which nobody signs: sign a statement of it")
+        raise SignatureError(f"{one_line(source)} is a run, and only statements are signed: sign a statement of it")
     weights, images = (tuple(one.path for one in offered if one.what == what) for what in ("weights", "images"))
     statement, _ = state_runs(source, ReleaseFiles(weights, images))
     return Statement.from_in_toto(statement.as_in_toto(), one_line(source)), _Signer(False, "unsigned: of a run")
@@ -513,7 +513,7 @@ def _pass_sentence(statement: Statement, files: Sequence[_ReleaseFiles]) -> str:
 def _notes(statement: Statement, files: Sequence[_ReleaseFiles]) -> Iterator[str]:
     """List what a pass does not say."""
     if statement.verdict.status == UNDECIDED:
-        yield "could not be decided, and was let through since that was asked for: this is no pass"
+        yield "could not be decided, and was let through as the settings request: this is not a pass"
         yield from (f"undecided: {reason}" for reason in statement.verdict.why)
     ties = {number for offered in files if (one := _find_released(statement, offered)) for number in one.audits}
     for number, audit in enumerate(statement.audits):

@@ -44,19 +44,19 @@ NO_PATIENTS = (
     "on both sides, and figures may be too small."
 )
 ONE_IMAGE = (
-    "Nobody has two images: whoever ran this said so (--one-image-per-patient), and nothing was given to check it by."
+    "Each patient has one image: the user asserted this (--one-image-per-patient), and gave no ids to check it by."
 )
 OF_A_MODEL = (
     "Whether images can be reconstructed from the weights (model inversion).",
-    "What the model lets somebody guess about a known person (attribute inference).",
-    "What happens if the model is trained further, or asked in another way than with whole images.",
+    "What an attacker can infer about a known person from the model (attribute inference).",
+    "What the model shows after further training, or of inputs other than whole images.",
 )
 OF_IMAGES = (
     "The names of files, folders and classes, and what is hidden in the pixels themselves.",
     "Names or dates that can be read in the images.",
-    "The generator: whoever has its weights can draw other images.",
+    "The generator: its weights can draw other images.",
 )
-SEEDED = "Whoever has the same data, settings and versions on the same machine gets the same figures."
+SEEDED = "The same data, settings and versions on the same machine give the same figures."
 
 
 def count_or_none(value: Any) -> int | None:
@@ -441,7 +441,7 @@ def _limits(run: FinishedAudit, summary: ClassifierSummary) -> tuple[str, ...]:
     missed = "whatever the gap"
     if noticeable is not None and isfinite(noticeable.gap):
         missed = f"up to {share_words(1 - POWER, 'patients')} with the noticeable gap, and more with a smaller one"
-    sentences.append(f"Whoever is not flagged may be remembered all the same: {missed}.")
+    sentences.append(f"A patient who is not flagged may still be remembered: {missed}.")
     return tuple(sentences)
 
 

@@ -127,7 +127,8 @@ def describe_synthetic(run: FinishedAudit) -> AuditStatement:
             *_kinds_missed(n),
         ),
         method=Method(
-            name="Nearest generated image of each training patient, beside those of held-out patients; planted copies",
+            name="Nearest generated image of each training patient, compared with those of held-out patients; planted "
+            "copies",
             source="METHODS sections 5 and 6",
             page="synthetic.md",
         ),
@@ -163,9 +164,9 @@ def _to_leave_out(run: FinishedAudit, units: str) -> list[Figure]:
     """Count the generated images of all pairs that were not dismissed, and the training patients that they point to."""
     remaining = undismissed(read_table(run.folder / "tables" / "review.parquet"))
     return [
-        Figure(name="to_leave_out", title="Generated images of pairs that nobody dismissed",
+        Figure(name="to_leave_out", title="Generated images of pairs that were not dismissed",
                value=len(set(column_texts(remaining, "synthetic_image")))),
-        Figure(name="to_leave_out_people", title=f"Training {units} at whom these point",
+        Figure(name="to_leave_out_people", title=f"Training {units} in these pairs",
                value=len(set(column_texts(remaining, "patient")))),
     ]  # fmt: skip
 
@@ -221,7 +222,7 @@ def _describe_screening(
         assumptions=_assumptions(
             n.patients_known,
             n.patients_by_word,
-            "Calibration images are of new people, a random part of the same data, whom no detector has seen.",
+            "Calibration images are of new people, a random part of the same data, that no detector has seen.",
         ),
         limits=(*_promise_words(promise), *drop_column_notes(n.notes)),
         method=Method(
@@ -411,7 +412,8 @@ def describe_quality(run: FinishedAudit) -> AuditStatement:
         assumptions=("Held-out images are a random part, by patient, of the same data.", SEEDED),
         limits=("Figures depend on the feature space and on the number of images: compare at the same number.",),
         method=Method(
-            name="Figures of quality beside held-out real images", source="its page names the paper of each figure",
+            name="Figures of quality, compared with those of held-out real images",
+            source="its page names the paper of each figure",
             page="quality.md",
         ),
         seeds=(int(run.config.get("seed", 0)),),

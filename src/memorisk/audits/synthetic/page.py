@@ -201,7 +201,7 @@ def _exposed(result: Result, summary: SyntheticSummary, pictures: Pictures | Non
     blocks += _singled(result, n, redact) if listing is not None and listing.n_singled_images else []
     clusters = cluster_block(result, terms, redact)
     if listing is None or n.sets.held is None:
-        return [*blocks, *clusters, Callout("note", "Nobody can be listed", [Paragraph(terms.fill(wording.NOBODY))])]
+        return [*blocks, *clusters, Callout("note", "No list is possible", [Paragraph(terms.fill(wording.NOBODY))])]
     blocks.append(Callout("note", "What it means to be listed", [Paragraph(terms.fill(wording.LISTED))]))
     chosen = suspects(result, listing)
     blocks.append(_patients(result, summary, listing, redact, listed=True))
@@ -335,10 +335,10 @@ def _setup(s: SyntheticSummary, redact: bool) -> list[Block]:
         ("Level of the list (q)", f"{n.level:g}"),
         (
             "A pass needs",
-            f"nobody listed or singled out, and one copy of every planted kind noticed with probability "
+            f"no person listed, no image singled out, and one copy of every planted kind noticed with probability "
             f"{s.settings.recall:g}",
         ),
-        ("Planted copies", f"{n.comparison.n_plants:,}; {s.plants_asked:,} of each kind asked for"),
+        ("Planted copies", f"{n.comparison.n_plants:,}; {s.plants_asked:,} of each kind requested"),
         ("Seed", f"{s.settings.seed}"),
         ("Ids replaced by keyed hashes", "yes" if s.pseudonymised else "no"),
     ]
@@ -360,7 +360,7 @@ def _nobody_listed(n: SyntheticNumbers, terms: Terms) -> str:
     """Say that the statistics list no patient, which clears none of the copies above."""
     if not n.pixels.n_certain:
         return f"No training {terms.unit} is listed."
-    return f"Beside the copies above, which need no statistics, no training {terms.unit} is listed by distance."
+    return f"Apart from the copies above, which need no statistics, no training {terms.unit} is listed by distance."
 
 
 def _no_list(n: SyntheticNumbers, listing: Listing) -> str:

@@ -146,7 +146,7 @@ class NoHeldOut(Reason, code="no-held-out"):
     text = Words(
         "no held-out images were given: distances alone cannot tell a copy from an image that is like many patients"
     )
-    plain = Words("there were no images of new people to compare with, without which a copy cannot be told from chance")
+    plain = Words("there were no images of new people to compare with, without which copies and chance look alike")
     remedy = Words(
         f"--held-out with {MIN_HELD_OUT:,} {{many}} or more {{whom}} the generator never saw, a random part of the "
         "same data"
@@ -161,7 +161,9 @@ class DismissedPairs(Reason, code="dismissed-pairs", bears_on=LIMIT):
     n_near: int
     n_more_listed: int
     """Number of further patients who would be listed without the dismissals."""
-    plain = Words("a person dismissed {n_pairs:pair, which counts as no copy|pairs, which count as no copies}")
+    plain = Words(
+        "a person dismissed {n_pairs:pair, which does not count as a copy|pairs, which do not count as copies}"
+    )
 
     @Words
     def text(self) -> str:
@@ -169,7 +171,7 @@ class DismissedPairs(Reason, code="dismissed-pairs", bears_on=LIMIT):
         parts = ", ".join(f"{m:,} {'is' if m == 1 else 'are'} {what}" for what, m in alike.items() if m)
         listed = f", without which {self.n_more_listed:,} more would be listed" if self.n_more_listed else ""
         return (
-            f"{plural(self.n_pairs, 'pair was', 'pairs were')} dismissed by a person and counted as no copies{listed}"
+            f"{plural(self.n_pairs, 'pair was', 'pairs were')} dismissed by a person and not counted as copies{listed}"
             f"{f' (of these {parts})' if parts else ''}; the page lists by whom and why under “Pairs that a person "
             f"judged”"
         )
@@ -330,9 +332,9 @@ class NothingPlanted(Reason, code="nothing-planted"):
 
     @Words
     def text(self) -> str:
-        because = "no training image could be copied" if self.n_asked else "none were asked for"
+        because = "no training image could be copied" if self.n_asked else "the settings request none"
         because = "features were computed elsewhere" if self.saved_features else because
-        return f"no copies were planted ({because}), so that nothing is known of what would have been found"
+        return f"no copies were planted ({because}), so that it is not known what would have been found"
 
 
 class PlantsMissed(Reason, code="plants-missed"):
@@ -447,8 +449,7 @@ class SyntheticUnread(Reason, code="synthetic-unread"):
 
     n_files: int
     text = Words(
-        "{n_files:file or image|files or images} of the synthetic set {n_files:|was|were} not read, and nothing is "
-        "said of them"
+        "{n_files:file or image|files or images} of the synthetic set {n_files:|was|were} not read, and not compared"
     )
     plain = Words("{n_files:file|files} of the set could not be read")
     remedy = Words("a synthetic set of images that can be read, without other files")
@@ -606,7 +607,7 @@ class FramesLeft(Reason, code="frames-unread"):
     def text(self) -> str:
         parts = (("synthetic", self.n_synthetic), ("training", self.n_training))
         files = " and ".join(f"{n:,} of {part} files" for part, n in parts if n)
-        return f"further pages, frames or slices were not read, {files}: nothing is said of them"
+        return f"further pages, frames or slices were not read and not compared, {files}"
 
 
 class HeldOutPixels(Reason, code="held-out-pixels"):
@@ -618,8 +619,8 @@ class HeldOutPixels(Reason, code="held-out-pixels"):
         "it, or images as simple as these coincide"
     )
     plain = Words(
-        "{n_images:generated image is an image|generated images are images} of somebody on whom nothing should have "
-        "been trained, point for point"
+        "{n_images:generated image is|generated images are}, point for point, an image of a person who should not "
+        "have been in the training"
     )
     remedy = Words(
         "held-out images that the generator cannot have seen; or the set without these images (“Every pair”, "

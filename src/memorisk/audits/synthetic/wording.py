@@ -15,7 +15,7 @@ SENTENCES = {
     "fail": "Do not release the set: training {units} lie nearer to it than {units} {whom} the generator never saw.",
     "undecided": "This is not a pass: the data given cannot show whether training {units} are copied.",
 }
-NO_IDS = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
+NO_IDS = "No patient ids were given: each image counts as a patient (--group-from, --group-column)."
 TO_JUDGE = "{pairs} to look at: memorisk view {run}, or fill {run}/review.csv; then the same with --review {run}"
 MORE = {
     "pass": "The {units} {whom} the generator never saw show what chance does. The report lists the kinds of copies "
@@ -60,12 +60,12 @@ AHEAD = (
 )
 NOBODY = (
     "No held-out images were given. How near a synthetic image lies to a training image says nothing by itself: other "
-    "images may be as alike. No {unit} can be listed, and nobody can be cleared."
+    "images may be as alike. No {unit} can be listed or cleared."
 )
 REVERSED = (
     "The comparison that counts. Every real {unit} asks the synthetic set for its nearest image, training and held-out "
     "ones the same set, so that it does not matter how varied the synthetic images are. Without copies the two "
-    "outlines agree; copied {units} stand out at the left."
+    "outlines agree; copied {units} lie apart at the left."
 )
 USUAL = (
     "The usual picture (paper 003, figure 3), which only describes. Generated images left of held-out ones may be "
@@ -105,8 +105,8 @@ ALSO_TRIED = (
     "without {units} could be made of no training image."
 )
 NO_POWER = {
-    "held_out": "Without held-out images nobody can be singled out, so that nothing can be said of how many copies "
-    "would have been noticed.",
+    "held_out": "Without held-out images no image can be singled out, so that it is not known how many copies would "
+    "have been noticed.",
     "saved": "The features were computed elsewhere, so that no known copies could be added to the images: what "
     "would have been noticed is not known, and the audit cannot pass.",
     "none": "No known copies were added to the set: what would have been found is not known, and the audit cannot "
@@ -118,8 +118,8 @@ WEAK = (
     "--detector."
 )
 SHORT_LISTS = (
-    "A p-value is no smaller than 1 / ({n_held} + 1), however near a copy is. Few copied {units} can be listed only "
-    "beside many held-out ones."
+    "A p-value is at least 1 / ({n_held} + 1), however near a copy is. A list of few copied {units} needs many "
+    "held-out ones."
 )
 PIXELS = (
     "Besides the features, thumbnails of 32 x 32 were compared, as they are and mirrored, less what all real images "
@@ -130,13 +130,13 @@ REST = (
     "from its source, may remain. Audit the rest again."
 )
 SHARED = (
-    "{n} of these share the level of the list: each lists at {level}, and whoever is listed by any of them is "
-    "listed. Of all listed together, no more are expected to be there by chance than with one detector. All detectors "
+    "{n} of these share the level of the list: each lists at {level}, and the list holds all that they list. "
+    "Of all listed together, no more are expected to be there by chance than with one detector. All detectors "
     "share the chance of being singled out, and a planted copy is noticed if any of them notices it."
 )
 PARTS_LIST_NOBODY = (
-    "Windows and details single out images and list nobody: a generator that is fitted to few images draws from what "
-    "these span, so that their details lie nearer to the set though it copies nobody."
+    "Windows and details single out images and list no person: a generator that is fitted to few images draws from "
+    "what these span, so that their details lie nearer to the set though it copies none of them."
 )
 ABOVE_HALF = (
     "P > 0.5 is what the detector itself calls the same {unit}. Held-out {units} with such an image are its false "
@@ -149,30 +149,28 @@ SPREAD = (
     "in the last bins."
 )
 PAIRED = (
-    "MemRate is the share that the detector takes for the same {unit}. A held-out image, beside a random training "
-    "image of its class, shows how often it does so without any copy: MemRate holds as many false alarms."
+    "MemRate is the share that the detector takes for the same {unit}. A held-out image, compared with a random "
+    "training image of its class, shows how often it does so without any copy: MemRate holds as many false alarms."
 )
 NOT_LARGER = (
-    " is no larger than chance makes it on held-out images: either nobody was copied from the image that was "
-    "conditioned on, or the pairing is wrong, or the detector is blind to such copies. Of these pairs only those of "
-    "listed {units} are asked about in review.csv."
+    " is not larger than chance makes it on held-out images: either no image that was conditioned on was copied, or "
+    "the pairing is wrong, or the detector is blind to such copies. Of these pairs review.csv lists only those of "
+    "listed {units}."
 )
 NO_THRESHOLD = "none: no probability, and no planted copies to read one from"
 CLUSTERS = (
     "Synthetic images that are flagged with the same training {unit}, with those whose details are nearly the same."
 )
-CONFIRMS_NO_PLANT = (
-    "It confirms no planted copy here, of whatever kind. That it confirms nothing in the set says nothing of the set."
-)
+CONFIRMS_NO_PLANT = "It confirms no planted copy here, of any kind. It therefore shows nothing about the set."
 OTHER_CLUSTERS = (
-    "Besides, {clusters} of synthetic images repeat one another, and are flagged with nobody "
+    "Further {clusters} of synthetic images repeat one another, and are flagged with no training image "
     "(tables/clusters.parquet): repetition alone copies no person."
 )
 REVIEW = (
-    "{n} of the pairs above {are} listed in review.csv in the run folder. Whoever looks at them writes confirm or "
-    "dismiss in the column verdict, and who and why beside it. Every later audit with --review and the run folder "
-    "counts dismissed pairs as no copies and confirmed ones as copies, whatever the names and the order of the "
-    "images. A pair of which an image was changed is asked about anew."
+    "{n} of the pairs above {are} listed in review.csv in the run folder. A reviewer writes confirm or "
+    "dismiss in the column verdict, and name and reason in the next columns. Every later audit with --review and the "
+    "run folder counts confirmed pairs as copies and leaves dismissed ones out, whatever the names and the order of "
+    "the images. A pair of which an image was changed is listed anew."
 )
 CHANGED = (
     "A person judged these pairs before an image of them was changed. The earlier judgements do not count. The pairs "
@@ -233,7 +231,7 @@ def assumptions(terms: Terms, groups_given: bool) -> list[Text]:
         sentences.append("A patient with several images is compared with held-out patients at as many images.")
     if not groups_given:
         sentences.append(
-            "No patients were given with some of the images, so that every image stands for itself: a patient with "
+            "No patients were given with some of the images, so that each image counts as a patient: one with "
             "several images may be on both sides, and then p-values are too large. Name patients with --group-from or "
             "--group-column."
         )

@@ -166,7 +166,7 @@ def _notes(reading: ResultView) -> list[Text]:
     if listed_twice := reading.two_lists():
         notes.append(listed_twice)
     if summary.groups_given is False:
-        notes.append("No patient ids were given: every image stands for itself (--group-from, --group-column).")
+        notes.append("No patient ids were given: each image counts as a patient (--group-from, --group-column).")
     return notes
 
 

@@ -102,7 +102,7 @@ def _of_detector(result: Result, one: DetectorSummary, terms: Terms) -> list[Blo
         words("beside", "Beside it"),
         words("cannot", "What it cannot tell", wide=True),
     ]
-    caption = "Published statistics. None is used for the verdict: they call sets copied in which nobody is."
+    caption = "Published statistics. None is used for the verdict: they find copies in sets without any."
     published = [] if one.published is None else [
         Heading("Statistics of the literature"),
         Table(frame=pd.DataFrame(_published(one.published, terms)), columns=columns, caption=caption),
@@ -169,7 +169,7 @@ def pair_section(result: Result, n: SyntheticNumbers, pictures: Pictures | None,
         text += f" Of a random split at least so many would be training {terms.units} with probability "
         text += f"{p_words(pixels.near_p)}."
     if pixels.n_shared_images:
-        text += f" {count(pixels.n_shared_images)} of the equal ones are held-out images as well: nobody's for certain."
+        text += f" {count(pixels.n_shared_images)} of the equal ones are held-out images, too: these show no sure copy."
     blocks: list[Block] = [Paragraph(text), _pixel_counts(n, terms)]
     if redact:
         return blocks
@@ -202,7 +202,7 @@ def _lists(summary: SyntheticSummary) -> list[Block]:
     ]
     caption = "With these numbers no list is possible."
     if (shortest := n.listing.shortest_list_patients) <= n.sets.n_train_patients:
-        caption = f"With these numbers a list names {terms.counted(shortest)} or more, or nobody."
+        caption = f"With these numbers a list names {terms.counted(shortest)} or more, or none."
     return [
         Heading("How short a list could be"),
         Paragraph(terms.fill(wording.SHORT_LISTS, n_held=count(n.sets.held.n_held_patients))),

@@ -124,7 +124,7 @@ def paired_section(
     rates = f"{count(found.n_pairs)} synthetic images were compared with the training image they were generated from."
     if found.n_unpaired_images:
         rates += (
-            f" Of {count(found.n_unpaired_images)} that image was not said; they are compared with all, as every image."
+            f" For {count(found.n_unpaired_images)} no such image is named; they are compared with all, as every image."
         )
     caption = f"Every {terms.unit} counts alike, whatever the number of its images."
     blocks: list[Block] = [Paragraph(f"{rates} {terms.fill(wording.PAIRED)}")]
@@ -298,6 +298,6 @@ def unread_block(result: Result, redact: bool) -> list[Block]:
         words("reason", "Why", wide=True),
     ]
     unread = Table(frame=table, columns=columns, caption="Not read.", elsewhere="tables/unread.parquet")
-    text = "Nothing is said of these. A synthetic one counts as not looked at, so that the set cannot pass."
+    text = "These were not compared. A synthetic one among them keeps the set from a pass."
     which = Paragraph(f"{plural(len(table), 'image', 'images')}; their names are left out.")
     return [Heading("Images that could not be read"), Paragraph(text), which if redact else Details("Which", [unread])]

@@ -77,7 +77,7 @@ def appendix_blocks(parts: Mapping[str, Text]) -> list[Block]:
         words("opinion", "EDPB Opinion 28/2024 on AI models", wide=True),
     ]
     text = (
-        "The table says where the sentences of a part may serve. It is no legal advice, and the audit is one piece of "
+        "The table says where the sentences of a part may serve. It is not legal advice, and the audit is one piece of "
         "evidence among others. The model card and the statement of these runs hold every figure with its limits."
     )
-    return [Paragraph(text), Table(frame=frame, columns=columns, caption="Each part beside the questions it bears on.")]
+    return [Paragraph(text), Table(frame=frame, columns=columns, caption="Each part, with the questions it bears on.")]

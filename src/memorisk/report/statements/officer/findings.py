@@ -205,7 +205,7 @@ def _counts(audit: AuditStatement, most: int) -> Iterator[str]:
             if (gap := value.get("flagged_gap")) is not None:
                 yield f"for half of them {_scale_of(audit).effect_on_person(gap)}, or more"
         else:
-            yield f"nobody could have stood out, so that no list of {units} was possible"
+            yield f"no {units.removesuffix('s')} could have been flagged, so that no list of {units} was possible"
     if kind_of(audit.kind).of_generated_set:
         yield from _copied(audit, most)
     if audit.kind == "watch":
@@ -243,8 +243,8 @@ def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
         what = plural(n, "generated image is an image", "generated images are images")
         clauses.append(f"{what} of a person in a further part of the data, point for point")
     if n := counts.get(HELD_OUT_PIXELS):
-        what = plural(n, "generated image is an image", "generated images are images")
-        clauses.append(f"{what} of somebody on whom nothing should have been trained, point for point")
+        what = plural(n, "generated image is", "generated images are")
+        clauses.append(f"{what}, point for point, an image of a person who should not have been in the training")
     if n := counts.get("listed"):
         clauses.append(f"{people(n, 'training')} {'is' if n == 1 else 'are'} nearer to the set than chance explains")
     near, held = counts.get("nearly_identical", 0), counts.get("nearly_identical_held_out", 0)
@@ -267,7 +267,7 @@ def _copied(audit: AuditStatement, most: int) -> Iterator[str]:
         }
         clauses += [words for name, words in zeros.items() if name in counts][:most]
     if n := counts.get("dismissed"):
-        as_none = plural(n, "pair, which counts as no copy", "pairs, which count as no copies")
+        as_none = plural(n, "pair, which does not count as a copy", "pairs, which do not count as copies")
         clauses.append(f"a person dismissed {as_none}")
     yield from clauses
 
@@ -343,8 +343,8 @@ def not_looked_at(statement: Statement) -> Text:
     pieces: list = []
     for text in [*entries, *more]:
         pieces += [text, " "]
-    return [*pieces, "People whose images took no part, and what somebody with other data could find out, were not "
-            "looked at."]  # fmt: skip
+    return [*pieces, "The audit did not look at people whose images took no part, or at what an attacker with other "
+            "data could find out."]  # fmt: skip
 
 
 def _not_examined(audit: AuditStatement) -> Iterator[str]:

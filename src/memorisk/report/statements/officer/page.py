@@ -40,7 +40,8 @@ _VERDICTS: Mapping[str, tuple[Kind, str, str]] = {
     PASS: (
         "pass",
         "No sign was found that {claim}",
-        "This is no proof that nobody can be recognised. It holds for what stands below, and for these files alone.",
+        "This does not prove that no person can be recognised. It holds for what is listed below, and for these files "
+        "alone.",
     ),
     FAIL: (
         "fail",
@@ -187,7 +188,7 @@ def _next(statement: Statement) -> Text:
             (n, people), units = (counts.get("to_leave_out", 0), counts.get("to_leave_out_people", 0)), audit.units
     images = plural(n, "generated image points", "generated images point")
     whom = plural(people, f"training {units.removesuffix('s')}", f"training {units}")
-    have = f"In all, {images} at {whom} and must go, unless somebody looks and finds no copy. " if n else ""
+    have = f"In all, {images} at {whom} and must go, unless a person looks at them and finds no copy. " if n else ""
     return _NEXT[statement.verdict.status].format(have=have)
 
 
