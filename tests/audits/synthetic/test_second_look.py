@@ -183,12 +183,12 @@ def test_the_report_tells_how_pairs_are_aligned(evidence, monkeypatch) -> None:
     page = render_page(synthetic_page(result, pictures))
     assert "Second look" in page
     assert "turned by 4 degrees" in page
-    assert "says nothing of the set" not in page
+    assert "shows nothing about the set" not in page
     blind = copy.deepcopy(dict(result.summary))
     for of in blind["numbers"]["aligned"]["plants"].values():
         of["successes"] = 0
     page = render_page(synthetic_page(result.replace(summary=blind), pictures))
-    assert "It confirms no planted copy here, of whatever kind" in page
+    assert "It confirms no planted copy here, of any kind" in page
     assert "it confirms no planted copy either" in page
     redacted = render_page(synthetic_page(result, redact=True))
     assert "train-0000" not in redacted
