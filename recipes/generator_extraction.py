@@ -35,8 +35,8 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.workload import no_progress
 from memorisk.statistics.intervals.shares import clopper_pearson
-from memorisk.training.generators.twin_jobs import run_twin
-from memorisk.training.generators.twin_recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob
+from memorisk.training.generators.twins.jobs import run_twin
+from memorisk.training.generators.twins.recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob
 
 TEST = 60
 """Number of test patients."""

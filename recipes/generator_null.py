@@ -31,8 +31,8 @@ from memorisk.runs.files import read_array
 from memorisk.scores.noise_errors import joined_losses, level_weights
 from memorisk.statistics.intervals.shares import clopper_pearson
 from memorisk.training.classifiers.twins import twin_design
-from memorisk.training.generators.twin_jobs import run_twin
-from memorisk.training.generators.twin_recipes import LOSSES, TwinJob
+from memorisk.training.generators.twins.jobs import run_twin
+from memorisk.training.generators.twins.recipes import LOSSES, TwinJob
 
 POOL = 600
 """Number of images of which each twin sees half."""

@@ -25,8 +25,8 @@ from memorisk.audits.generator.run import audit_generator
 from memorisk.audits.generator.trainings import twin_recipe
 from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
-from memorisk.training.generators.twin_jobs import run_twin
-from memorisk.training.generators.twin_recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob
+from memorisk.training.generators.twins.jobs import run_twin
+from memorisk.training.generators.twins.recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob
 
 SIDE, MEMBERS, OTHERS = 16, 100, 64
 PAGE = """# Do attacks find members of a generator that saw none of them?

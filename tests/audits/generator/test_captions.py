@@ -29,7 +29,7 @@ from memorisk.models.released_weights import released_sha256
 from memorisk.report.result import Result
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
-from memorisk.training.generators.twin_networks import build_twin, score_rows
+from memorisk.training.generators.twins.networks import build_twin, score_rows
 from tests.models.generators.test_unet import pipeline
 from tests.models.small_text_to_image import CAPTIONS, lora_file, text_to_image_folder
 

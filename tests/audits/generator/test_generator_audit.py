@@ -27,9 +27,9 @@ from memorisk.images.sources.registry import load_manifest
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_bytes
-from memorisk.training.generators import twin_jobs
 from memorisk.training.generators.options import GAN_LOSSES
-from memorisk.training.generators.twin_recipes import LOSSES
+from memorisk.training.generators.twins import jobs
+from memorisk.training.generators.twins.recipes import LOSSES
 from tests.audits.classifier.test_denoising_losses import OF_ANSWERS
 
 SMALL = {"sample": 240, "steps": 30, "levels": 4, "draws": 1, "models": 6, "processes": 1}
@@ -123,7 +123,7 @@ def test_killed_in_a_training_one_process_continues_to_the_bytes_that_two_proces
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, trained = tmp_path / "run", []
-    original = twin_jobs.score_rows
+    original = jobs.score_rows
 
     def killed(*arguments: object) -> np.ndarray:
         trained.append(1)
@@ -132,7 +132,7 @@ def test_killed_in_a_training_one_process_continues_to_the_bytes_that_two_proces
         return original(*arguments)  # pyright: ignore[reportArgumentType]
 
     with monkeypatch.context() as patch:
-        patch.setattr(twin_jobs, "score_rows", killed)
+        patch.setattr(jobs, "score_rows", killed)
         with pytest.raises(KeyboardInterrupt):
             audit_generator("digits", out=out, **SMALL)
     assert not (out / "verdict.json").exists()

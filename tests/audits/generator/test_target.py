@@ -63,7 +63,7 @@ from memorisk.statistics.verdicts.reasons import FAIL
 from memorisk.statistics.verdicts.scales import CROSS_ENTROPY, NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.training.generators.batches import ImageView
-from memorisk.training.generators.twin_networks import ScoredNetwork
+from memorisk.training.generators.twins.networks import ScoredNetwork
 from tests.models.generators.test_unet import pipeline
 from tests.models.small_dit import noise_of_training, small_dit, small_spec
 

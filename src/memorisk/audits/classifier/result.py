@@ -416,7 +416,7 @@ class ClassifierSummary:
         size = f", {what} of {sides} {'voxels' if depth else 'pixels'}" if models.pixels else ""
         by = "your training function made" if models.training.get("function") else "were trained for this audit"
         file = (
-            "not the file that is to be released, which --target asks itself"
+            "not the file that is to be released"
             if self.target is None
             else "and, for what attackers see, the very file that was given"
         )

@@ -22,8 +22,8 @@ from memorisk.models.generators.noise_attacks import CLID_SHARES
 from memorisk.runs.workload import Cost
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.kinds.user_training import OwnRecipe
-from memorisk.training.generators.twin_networks import BuiltTwin, build_twin, score_rows
-from memorisk.training.generators.twin_recipes import TwinJob, built_in
+from memorisk.training.generators.twins.networks import BuiltTwin, build_twin, score_rows
+from memorisk.training.generators.twins.recipes import TwinJob, built_in
 
 _TIMED_STEPS, _TIMED_IMAGES = 12, 16
 

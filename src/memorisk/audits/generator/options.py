@@ -48,7 +48,7 @@ _BUILT_IN = {"kind", "network", "latent", "noise_schedule", "steps", "batch_size
 LEAST_DRAWN = 100
 """Least number of images that an extraction draws."""
 
-WORKER_MODULES = ("memorisk.training.generators.twin_jobs", "memorisk.images.pixels")
+WORKER_MODULES = ("memorisk.training.generators.twins.jobs", "memorisk.images.pixels")
 """Modules that the processes of an audit import, once for all of them."""
 
 

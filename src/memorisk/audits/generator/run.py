@@ -78,8 +78,8 @@ from memorisk.statistics.verdicts.reasons import Reason
 from memorisk.statistics.verdicts.scales import NOISE_ERROR
 from memorisk.statistics.verdicts.units import UnitNames
 from memorisk.training.generators.kinds.user_training import OwnRecipe
-from memorisk.training.generators.twin_networks import ScoredNetwork, build_twin, guessed_losses, twin_times
-from memorisk.training.generators.twin_recipes import built_in
+from memorisk.training.generators.twins.networks import ScoredNetwork, build_twin, guessed_losses, twin_times
+from memorisk.training.generators.twins.recipes import built_in
 
 OWN_TRAINING = (
     "The twins were made by your own training function, which receives the same seed for both twins of a pair. Order, "

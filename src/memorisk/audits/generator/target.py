@@ -46,8 +46,8 @@ from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.batches import ImageView, RowImages, view_images
 from memorisk.training.generators.kinds.unet_training import captions_of
 from memorisk.training.generators.kinds.user_training import OwnRecipe
-from memorisk.training.generators.twin_networks import ScoredNetwork, guessed_losses, open_twin, twin_shares
-from memorisk.training.generators.twin_recipes import TwinJob
+from memorisk.training.generators.twins.networks import ScoredNetwork, guessed_losses, open_twin, twin_shares
+from memorisk.training.generators.twins.recipes import TwinJob
 
 LOSS, GUIDED = "loss", "guided_loss"
 MEMBERS = ("canary", "train")

@@ -26,9 +26,9 @@ from memorisk.training.engine.user_training import function_source
 from memorisk.training.generators.kinds.unet_training import captions_of
 from memorisk.training.generators.kinds.user_training import CALL_FORM, OwnRecipe
 from memorisk.training.generators.options import GAN_LOSSES
-from memorisk.training.generators.twin_jobs import run_twin
-from memorisk.training.generators.twin_networks import twin_shares
-from memorisk.training.generators.twin_recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, TwinRecipe, damaged
+from memorisk.training.generators.twins.jobs import run_twin
+from memorisk.training.generators.twins.networks import twin_shares
+from memorisk.training.generators.twins.recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, TwinRecipe, damaged
 
 TwinJobs = list[tuple[TwinJob, TwinJob]]
 """Jobs of twins A and B, per seed."""
@@ -150,7 +150,7 @@ def make_jobs(
 
     order, beside = Pseudonyms.from_options(options).order(store.manifest.images), ()
     if options.gan_settings is not None:
-        from memorisk.training.generators.kinds.gan_twins import BESIDE
+        from memorisk.training.generators.twins.gan import BESIDE
 
         beside = tuple(np.resize(plan.parts.rows("test"), BESIDE).tolist())
 

@@ -31,7 +31,7 @@ from memorisk.statistics.multiple_testing.lists import holm
 from memorisk.statistics.subgroups import subgroup_contrasts
 from memorisk.training.engine.devices import limited_threads
 from memorisk.training.generators.kinds.unet_training import captions_of
-from memorisk.training.generators.twin_recipes import TwinJob
+from memorisk.training.generators.twins.recipes import TwinJob
 
 RARER = "(all rarer words)"
 """Name of the words that too few patients have, left out together; no word has spaces."""

@@ -15,7 +15,7 @@ from memorisk.runs.workload import CountProgress
 
 if TYPE_CHECKING:  # a classifier's audit does without the networks that draw
     from memorisk.training.classifiers.jobs import TrainJob
-    from memorisk.training.generators.twin_recipes import TwinJob
+    from memorisk.training.generators.twins.recipes import TwinJob
 
 Job = TypeVar("Job", "TrainJob", "TwinJob")
 

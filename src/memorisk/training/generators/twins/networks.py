@@ -1,7 +1,7 @@
 """Networks of twins: a generator of each kind with the loop of its training, and the losses of images under it.
 
 The losses of a network that predicts noise are mean squared errors at several levels, on noise that is a function of
-image and draw alone (`models.generators.noise_losses`); those of a GAN are in `training.generators.kinds.gan_twins`.
+image and draw alone (`models.generators.noise_losses`); those of a GAN are in `training.generators.twins.gan`.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ from memorisk.training.generators.kinds.perceptron_training import PerceptronLoo
 from memorisk.training.generators.kinds.unet_training import captions_of, class_numbers, refuse_untrainable
 from memorisk.training.generators.kinds.user_training import OwnRecipe
 from memorisk.training.generators.options import GeneratorOptions
-from memorisk.training.generators.twin_recipes import TwinJob, TwinRecipe, built_in, damaged
+from memorisk.training.generators.twins.recipes import TwinJob, TwinRecipe, built_in, damaged
 
 _AT_ONCE = 512  # images of which losses are computed together
 
@@ -272,8 +272,16 @@ def _perceptron(job: TwinJob) -> Twin:
     return Twin(network, perceptron_denoiser(network), every, loop)
 
 
-def _diffusion_options(job: TwinJob, **more: Any) -> GeneratorOptions:
-    """Return the settings of the loop that diffusion transformers and U-Nets have."""
+def training_options(job: TwinJob, **more: Any) -> GeneratorOptions:
+    """Return the settings of the training of a job, as `train generator` has them.
+
+    Args:
+        job: The job.
+        **more: Settings that only its kind has.
+
+    Raises:
+        InputError: A value is outside what its field allows.
+    """
     recipe = built_in(job)
     options = GeneratorOptions(
         conditioned_on="none",
@@ -298,7 +306,7 @@ def _transformer(job: TwinJob) -> Twin:
     from memorisk.training.generators.kinds.diffusion_training import DiffusionTraining
 
     recipe = built_in(job)
-    options = _diffusion_options(job, network=recipe.network, latent=recipe.latent)
+    options = training_options(job, network=recipe.network, latent=recipe.latent)
     training = DiffusionTraining(job.store, job.rows, options, slots=job.slots)
     network: Any = training.loop.averaged
     denoiser = Denoiser.from_scheduler(network, training.scheduler, null=torch.zeros(1, dtype=torch.int64))
@@ -322,7 +330,7 @@ def _unet(job: TwinJob) -> Twin:
     if latent != "pixels":
         view = view_images(job.store, latent, flip=recipe.flip, device=device)
     images, every = (view.shown(rows, device) for rows in (job.rows, np.arange(len(job.store.images))))
-    options, null, captions, adapted = _diffusion_options(job), None, None, None
+    options, null, captions, adapted = training_options(job), None, None, None
     if job.unet is None:
         title, config = f"U-Net {recipe.network}", size_config(recipe.network, images.shape)
         scheduler, numbers = new_scheduler(learn_sigma=False, schedule=recipe.noise_schedule), None
@@ -365,7 +373,7 @@ def _unet(job: TwinJob) -> Twin:
 
 def _gan(job: TwinJob) -> BuiltTwin:
     """Build a GAN of the StyleGAN2 kind without conditions."""
-    from memorisk.training.generators.kinds.gan_twins import GanTwin
+    from memorisk.training.generators.twins.gan import GanTwin
 
     return GanTwin.of(job)
 

@@ -18,8 +18,8 @@ from memorisk.models.settings import DEFAULT_DETECTOR
 from memorisk.training.generators.batches import ImageView, RowImages
 from memorisk.training.generators.draws import draw, plan_draws
 from memorisk.training.generators.kinds.gan_training import GanLoop, GanTraining
-from memorisk.training.generators.options import GeneratorOptions
-from memorisk.training.generators.twin_recipes import TwinJob, TwinRecipe, built_in
+from memorisk.training.generators.twins.networks import training_options
+from memorisk.training.generators.twins.recipes import TwinJob, TwinRecipe, built_in
 
 BESIDE = 3
 """Number of images with which each image enters the critic, which sees groups of four in its training."""
@@ -51,20 +51,7 @@ class GanTwin:
         """
         recipe = built_in(job)
         assert recipe.gan is not None
-        options = GeneratorOptions(
-            kind="gan",
-            conditioned_on="none",
-            steps=recipe.steps,
-            snapshot_every=recipe.steps,
-            batch_size=recipe.batch_size,
-            lr=recipe.lr,
-            flip=recipe.flip,
-            seed=job.seed,
-            device=job.device,
-            threads=job.threads,
-            **asdict(recipe.gan),
-        )
-        options.validate()
+        options = training_options(job, kind="gan", **asdict(recipe.gan))
         training = GanTraining(job.store, job.rows, options, slots=job.slots)
         every = np.arange(len(job.store.images))
         return cls(training, ImageView(job.store, None, None).shown(every, training.device))

@@ -16,11 +16,11 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.models.copy_detectors import load_detector
 from memorisk.models.generators.stylegan2_generator import GanGenerator, draw_latents, new_gan
 from memorisk.training.generators.draws import image_seed
-from memorisk.training.generators.kinds.gan_twins import BESIDE
-from memorisk.training.generators.twin_jobs import run_twin
-from memorisk.training.generators.twin_networks import build_twin, guessed_losses, open_twin, score_rows
-from memorisk.training.generators.twin_recipes import TwinJob
-from tests.training.generators.test_twin_jobs import job
+from memorisk.training.generators.twins.gan import BESIDE
+from memorisk.training.generators.twins.jobs import run_twin
+from memorisk.training.generators.twins.networks import build_twin, guessed_losses, open_twin, score_rows
+from memorisk.training.generators.twins.recipes import TwinJob
+from tests.training.generators.twins.test_jobs import job
 
 DRAWS = 5
 

@@ -22,9 +22,9 @@ from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.generators.batches import draw_noise
 from memorisk.training.generators.kinds.perceptron_training import WARMUP
 from memorisk.training.generators.options import GanSettings
-from memorisk.training.generators.twin_jobs import run_twin
-from memorisk.training.generators.twin_networks import build_twin, guessed_losses, open_twin, score_rows
-from memorisk.training.generators.twin_recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, TwinRecipe
+from memorisk.training.generators.twins.jobs import run_twin
+from memorisk.training.generators.twins.networks import build_twin, guessed_losses, open_twin, score_rows
+from memorisk.training.generators.twins.recipes import CHECKPOINTS, LOSSES, WEIGHTS, TwinJob, TwinRecipe
 from tests.models.generators.test_unet import pipeline
 
 RECIPE = TwinRecipe(

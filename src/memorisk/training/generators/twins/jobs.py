@@ -1,6 +1,6 @@
 """One twin of a generator as a job: train on some rows, keep the weights, leave the losses of every image in a file.
 
-A training is built in (`twin_networks.TWIN_KINDS`), or a function of the user's
+A training is built in (`networks.TWIN_KINDS`), or a function of the user's
 (`training.generators.kinds.user_training`). The file of losses, [L, N], is written last and marks the job as done. A
 job that was killed continues from its last checkpoint.
 """
@@ -24,7 +24,7 @@ from memorisk.training.engine.loop import Checkpoint
 from memorisk.training.engine.step_loop import StepLoop
 from memorisk.training.engine.user_training import count_training, guarded
 from memorisk.training.generators.kinds.user_training import OwnRecipe, train_own
-from memorisk.training.generators.twin_networks import (
+from memorisk.training.generators.twins.networks import (
     BuiltTwin,
     ScoredNetwork,
     build_twin,
@@ -32,7 +32,7 @@ from memorisk.training.generators.twin_networks import (
     score_rows,
     write_shares,
 )
-from memorisk.training.generators.twin_recipes import TwinJob, built_in
+from memorisk.training.generators.twins.recipes import TwinJob, built_in
 
 
 @dataclass(frozen=True)
