@@ -1,6 +1,7 @@
 """Fixtures that every room's tests share."""
 
 import hashlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.drawings import whole_drawings, words_of_drawing
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 CASES = SHARED.with_name("cases")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # bytes are compared, and another number of threads rounds otherwise
 sys.path.insert(0, str(ROOT))  # worker processes import functions of tests, and no current folder of `python -m pytest`
 
 # How long an input takes to draw says something of the machine and its load, and nothing of memorisk.

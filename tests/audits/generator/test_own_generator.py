@@ -321,7 +321,7 @@ def test_a_function_that_does_not_fit_is_refused_in_one_line(
     [
         ("breaks", "failed with ZeroDivisionError: nothing to\\nshare ({mine}.py, line {line}); 6 other jobs were not"),
         ("returns_a_network", "gives Nearest: (network, scheduler), or an object with loss(images, noise, level), is"),
-        ("returns_no_scheduler", "gives a int as scheduler, which has no config"),
+        ("returns_no_scheduler", "gives a int as scheduler, which has no alphas_cumprod"),
         ("misshaped", "the network answers [8, 1, 8, 3] to images of [8, 1, 8, 8]: it must keep their shape"),
         ("one_number", "loss returned [] for 2 images: return a tensor, one number per image"),
         ("draws_noise", "the loss of an image changes from one call to the next: let it use the noise"),

@@ -23,9 +23,11 @@ from memorisk.studies.pairs.options import PairBenchOptions
 from memorisk.training.autoencoders.options import TrainAutoencoderOptions
 from memorisk.training.detectors.command_options import DetectorSettings
 from memorisk.training.engine.options import TrainClassifierOptions
+from memorisk.training.engine.user_training import RowDataset
 from memorisk.training.generators.options import TrainGeneratorOptions
 
 nib = pytest.importorskip("nibabel")
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
 OF_SLICES = (
     ClassifierOptions, FeatureOptions, FilterOptions, QualityOptions, SynthesizeOptions, WatchOptions,
@@ -63,11 +65,39 @@ def test_twins_of_volumes_are_trained_and_judged(volumes: Path, tmp_path: Path) 
     assert "data:image/png" in (tmp_path / "run" / "report.html").read_text()
 
 
+def test_an_own_training_receives_volumes_and_is_scored_on_three_axes(volumes: Path, tmp_path: Path) -> None:
+    """The recipe of the docs, whose network refuses anything but [b, 1, d, h, w]."""
+    result = audit_generator(
+        volumes,
+        out=tmp_path / "run",
+        frames="volume",
+        size=8,
+        one_image_per_patient=True,
+        train="own_volumes:train",
+        python_path=(RECIPES,),
+        train_settings={"steps": "3", "batch_size": "4", "width": "8"},
+        models=2,
+        levels=2,
+        draws=1,
+        processes=1,
+    )
+    assert isinstance(result, Result)
+    assert result.status in ("fail", "undecided")
+    assert np.isfinite(pd.read_parquet(tmp_path / "run" / "scores.parquet")["loss"]).all()
+
+
+def test_a_dataset_of_volumes_has_a_channel(volumes: Path) -> None:
+    voxels = np.arange(2 * 8 * 9 * 10, dtype=np.uint8).reshape(2, 8, 9, 10)
+    dataset = RowDataset(voxels, np.array([1]))
+    assert dataset[0].shape == (1, 10, 8, 9)
+    assert dataset[0][0, 3, 2, 1] == voxels[1, 2, 1, 3]
+
+
 @pytest.mark.parametrize(
-    "settings", [{"kind": "dit"}, {"kind": "unet"}, {"train": "mine:train"}, {"target": Path("net.safetensors")}]
+    "settings", [{"kind": "dit"}, {"kind": "unet"}, {"kind": "gan"}, {"target": Path("net.safetensors")}]
 )
 def test_other_generators_of_volumes_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="twins of volumes are of kind tiny"):
+    with pytest.raises(InputError, match="twins of volumes are trained by your own function"):
         GeneratorAuditOptions(frames="volume", size=8, **settings).validate()
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,6 +138,13 @@ def test_a_diffusion_transformer_is_called_by_place(learn_sigma: bool) -> None:
     for condition, given in ((labels, labels), (None, torch.full((3,), spec.classes))):
         output = network(x_t, timestep=t, class_labels=given, return_dict=False)[0][:, :3]
         torch.testing.assert_close(denoiser.predict_noise(x_t, t, condition), output, rtol=0, atol=0)
+
+
+def test_a_prediction_is_read_of_a_scheduler_that_has_no_configuration() -> None:
+    """Schedulers of MONAI have it as an attribute, a string of an enumeration."""
+    kind = Enum("Kind", {"V": "v_prediction"}, type=str)
+    of_monai = SimpleNamespace(alphas_cumprod=ALPHA_BAR, prediction_type=kind.V)
+    assert Denoiser.from_scheduler(epsilon, of_monai).prediction == "v_prediction"
 
 
 def test_a_scheduler_without_shares_is_refused() -> None:

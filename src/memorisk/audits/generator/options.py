@@ -149,10 +149,10 @@ class GeneratorAuditOptions(TwinOptions, OwnTrainingOptions, GanSettings):
                 f"extract is {self.extract}; of fewer than {LEAST_DRAWN} images hardly any copy is one: draw more, as "
                 "1000"
             )
-        if self.frames == "volume" and (self.kind != "tiny" or self.train is not None or self.target is not None):
+        if self.frames == "volume" and (self.kind != "tiny" or self.target is not None):
             raise InputError(
-                "frames volume: twins of volumes are of kind tiny, by the training that comes with memorisk, without a "
-                "target (leave kind, train and target out)"
+                "frames volume: twins of volumes are trained by your own function (train) or are of kind tiny, without "
+                "a target (leave kind and target out)"
             )
         check_finite(self, "lr")
         check_finite(self, "guidance", zero=True)

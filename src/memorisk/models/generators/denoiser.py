@@ -83,7 +83,8 @@ class Denoiser:
 
         Args:
             network: Network, as in `Denoiser`.
-            scheduler: Scheduler of diffusers, or an object with ``alphas_cumprod`` [T] and ``config.prediction_type``.
+            scheduler: Scheduler of diffusers or MONAI, or an object with ``alphas_cumprod`` [T] and, by itself or in
+                its ``config``, ``prediction_type``.
             null: Condition that means none, as in `Denoiser`.
 
         Raises:
@@ -95,8 +96,8 @@ class Denoiser:
                 f"{type(scheduler).__name__} has no alphas_cumprod: give the scheduler of the training (as "
                 "DDPMScheduler), or use Denoiser.from_sigmas for a network of EDM"
             )
-        prediction = getattr(scheduler.config, "prediction_type", "epsilon")
-        return cls(network, torch.as_tensor(share), prediction, null)
+        prediction = getattr(getattr(scheduler, "config", scheduler), "prediction_type", "epsilon")
+        return cls(network, torch.as_tensor(share), getattr(prediction, "value", prediction), null)
 
     @classmethod
     def from_sigmas(cls, network: Callable[..., Any], sigmas: Any) -> "Denoiser":

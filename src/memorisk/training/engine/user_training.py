@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from memorisk.images.volumes import is_volume
 from memorisk.runs.errors import InputError, MemoriskError, UserCodeError, one_line, unknown_name
 from memorisk.runs.steps import open_meter
 from memorisk.runs.user_code.functions import load_named, read_named, source_fingerprint
@@ -156,10 +157,10 @@ def guarded(name: str) -> Iterator[None]:
 
 
 class RowDataset(torch.utils.data.Dataset):
-    """Some rows of a store as tensors [c, h, w] of whole numbers, for functions that take a ``dataset``.
+    """Some rows of a store as tensors of whole numbers, for functions that take a ``dataset``.
 
     Args:
-        images: Images of the store, [N, H, W, C].
+        images: Images of the store, [N, H, W, C], each returned as [c, h, w]; or volumes [N, H, W, D], as [1, d, h, w].
         rows: Rows of the dataset.
         targets: Targets of all images, each returned with its image; None for images alone.
     """
@@ -173,6 +174,7 @@ class RowDataset(torch.utils.data.Dataset):
     def __getitem__(self, index: int) -> Any:
         row = self.rows[index]
         image = torch.from_numpy(np.array(self.images[row].transpose(2, 0, 1), order="C"))
+        image = image[None] if is_volume(self.images.shape) else image
         return image if self.targets is None else (image, self.targets[row])
 
 

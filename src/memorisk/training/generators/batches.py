@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from memorisk.images.store import ImageStore
+from memorisk.images.volumes import is_volume
 from memorisk.models.latents import LatentEncoder, open_latents
 from memorisk.models.settings import check_latent
 from memorisk.runs.errors import InputError
@@ -28,15 +29,15 @@ _HALF = Normalisation((0.5,), (0.5,))
 
 @dataclass(frozen=True)
 class RowImages:
-    """Rows of a store as the input of a network, x [b, c, h, w] float32 on the device.
+    """Rows of a store as the input of a network, x [b, c, h, w] or [b, 1, d, h, w] float32 on the device.
 
     Attributes:
-        shape: Channels, height and width of one image.
+        shape: Channels, height and width of one image; of a volume 1, depth, height and width.
         source: Source of the images as they are.
         mirrored: Source of their mirror images; None where pixels are mirrored when they are needed.
     """
 
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     source: PixelSource
     mirrored: PixelSource | None
 
@@ -51,11 +52,11 @@ class RowImages:
         """
         if flips is None:
             for x in self.source.batches(slots):
-                yield x.view(-1, *self.shape) if x.ndim == 2 else x
+                yield x.reshape(-1, *self.shape)
             return
         if self.mirrored is None:
             for x, flip in zip(self.source.batches(slots), flips, strict=True):
-                yield torch.where(flip.to(x.device)[:, None, None, None], x.flip(-1), x)
+                yield torch.where(flip.to(x.device)[:, None, None, None], x.flip(-1), x).reshape(-1, *self.shape)
             return
         for x, other, flip in zip(self.source.batches(slots), self.mirrored.batches(slots), flips, strict=True):
             yield torch.where(flip.to(x.device)[:, None], other, x).view(-1, *self.shape)
@@ -81,18 +82,23 @@ class ImageView:
         height, width, channels = self.store.shape
         return (channels, height, width) if self.encoder is None else self.encoder.latent_shape
 
+    @property
+    def _shown_shape(self) -> tuple[int, ...]:
+        """Shape of an image as the network sees it: the depth of a volume is an axis, and not channels."""
+        return (1, *self.shape) if self.encoder is None and is_volume(self.store.shape) else self.shape
+
     def shown(self, rows: np.ndarray, device: torch.device) -> RowImages:
         """Return some rows of the images on a device; a row may repeat."""
         if self.values is None:
             images, how = self.store.images, _HALF
             source = PixelSource(images, rows, device=device, dtype=torch.float32, normalisation=how)
-            return RowImages(self.shape, source, None)
+            return RowImages(self._shown_shape, source, None)
         sources = [
             None if of is None else PixelSource(of, rows, device=device, dtype=torch.float32, normalisation=None)
             for of in self.values
         ]
         assert sources[0] is not None
-        return RowImages(self.shape, sources[0], sources[1])
+        return RowImages(self._shown_shape, sources[0], sources[1])
 
 
 def view_images(

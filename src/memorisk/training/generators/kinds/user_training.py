@@ -169,8 +169,10 @@ def open_own(value: Any, device: torch.device, name: str) -> Denoiser:
     """
     if isinstance(value, tuple) and len(value) == 2 and callable(value[0]):
         network, scheduler = value
-        if not hasattr(scheduler, "config"):
-            raise UserCodeError(f"{name} gives a {type(scheduler).__name__} as scheduler, which has no config: {FORMS}")
+        if not hasattr(scheduler, "alphas_cumprod"):
+            raise UserCodeError(
+                f"{name} gives a {type(scheduler).__name__} as scheduler, which has no alphas_cumprod: {FORMS}"
+            )
         return Denoiser.from_scheduler(_ready(network, device), scheduler)
     if callable(getattr(value, "loss", None)):
         return OwnLoss(_ready(value, device), where=device)

@@ -332,11 +332,11 @@ def _unet(job: TwinJob) -> Twin:
     images, every = (view.shown(rows, device) for rows in (job.rows, np.arange(len(job.store.images))))
     options, null, captions, adapted = training_options(job), None, None, None
     if job.unet is None:
-        title, config = f"U-Net {recipe.network}", size_config(recipe.network, images.shape)
+        title, config = f"U-Net {recipe.network}", size_config(recipe.network, view.shape)
         scheduler, numbers = new_scheduler(learn_sigma=False, schedule=recipe.noise_schedule), None
     else:
         title, config, scheduler = f"U-Net {job.unet.name}", job.unet.config, job.unet.scheduler()
-        refuse_untrainable(job.unet, images.shape)
+        refuse_untrainable(job.unet, view.shape)
         captions, numbers = job.unet.captions, class_numbers(job.store, job.unet.classes)
         adapted = job.unet.adapted
     if captions is not None:
